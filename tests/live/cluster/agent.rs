@@ -30,7 +30,7 @@ pub(crate) fn observer(cluster: &Cluster, more: &str) -> (Line, Agent) {
 }
 
 /// Whether a pod is known and bound to its group.
-fn knows(agent: &Agent, pod: &Pod<'_>) -> bool {
+pub(crate) fn knows(agent: &Agent, pod: &Pod<'_>) -> bool {
     let ranked = agent.ranked(pod);
     ranked.is_some_and(|ranked| ranked.usage.is_some())
 }

@@ -199,6 +199,58 @@ fn enforcing_is_the_same_agent_with_the_rights_for_it() {
     check_rights(&installed, &[&ALWAYS[..], &ENFORCING].concat(), &NEVER);
 }
 
+/// What `kubectl brink` tells whoever has the rights to of an eviction by the agent of that name: asked of its node, and of all there are.
+fn check_plugin(cluster: &Cluster, agent: &str, (pod, uid): (&str, &str)) {
+    let folder = tempfile::tempdir().unwrap();
+    for whom in [&["--node", NODE][..], &[]] {
+        let ask = |words: &[&str]| {
+            let told = cluster.plugin(folder.path(), &[whom, words].concat());
+            let said = String::from_utf8(told.stdout).unwrap();
+            let why = String::from_utf8_lossy(&told.stderr);
+            assert!(told.status.success(), "{words:?}: {said}{why}");
+            said
+        };
+        let read = |words: &[&str], schema: &str| -> Value {
+            let said = ask(&[words, &["-o", "json"]].concat());
+            let value = serde_json::from_str(&said)
+                .unwrap_or_else(|error| panic!("{words:?}: {error}: {said}"));
+            let violations = Schema::published(schema).violations(&value);
+            assert!(violations.is_empty(), "{words:?}: {violations:#?}");
+            value
+        };
+
+        // It is ranked as any other pod, and refuses.
+        let ranking = read(&["rank"], "ranking");
+        let workloads = ranking["workloads"].as_array().unwrap();
+        let own = workloads.iter().find(|one| one["name"] == agent);
+        let own = own.unwrap_or_else(|| panic!("no {agent}: {ranking:#}"));
+        assert_eq!(own["refusal"], "critical", "{own:#}");
+        let name = format!("{NAMESPACE}/{agent}");
+        let why = read(&["explain", &name], "explanation");
+        assert_eq!(why["workload"]["refusal"], "critical", "{why:#}");
+        let latest = read(&["explain"], "decision");
+        assert_eq!(latest["victim"]["uid"], uid, "{latest:#}");
+
+        let list = read(&["incident"], "incident-list");
+        let incidents = list["items"].as_array().unwrap();
+        let is_its_own = |one: &&Value| one["workload"]["value"]["uid"] == uid;
+        let incident = incidents.iter().find(is_its_own);
+        let incident = incident.unwrap_or_else(|| panic!("none of {pod}: {list:#}"));
+        let story = ask(&["incident", incident["id"].as_str().unwrap()]);
+        assert!(story.contains(pod), "{story}");
+        let told = ask(&["events", "--kind", "eviction-ordered", "-o", "json"]);
+        let event: Value = serde_json::from_str(&told).expect("one event, in one line");
+        assert_eq!(
+            [&event["subject"]["uid"], &event["node"]],
+            [&json!(uid), &json!(NODE)],
+            "{event:#}"
+        );
+        let page = ask(&["top", "--once"]);
+        let ranks = page.contains("Who would go now for memory.available");
+        assert!(ranks && page.contains(pod), "{page}");
+    }
+}
+
 /// A pod that leaks is evicted by the agent of another pod, with the rights that this has. With them it also says how the node stands,
 /// and takes that away when it is uninstalled.
 #[test]
@@ -234,6 +286,7 @@ fn the_agent_of_a_pod_evicts_and_tells_the_server() {
         json!({ "component": "brink", "host": NODE })
     );
     assert_eq!(installed.pod(), name, "and lives on itself");
+    check_plugin(&cluster, &name, (&pod.name, &uid));
     let said = || {
         condition(
             &cluster.get("node", NODE).unwrap(),

@@ -173,6 +173,25 @@ pub(crate) fn pods_limit() -> u64 {
     limit.trim().parse().unwrap()
 }
 
+/// What the kubelet has mounted of a pod, line by line as the kernel tells it; nothing is known while there is no kubelet.
+pub(crate) fn mounts_of(uid: &str) -> Option<Vec<String>> {
+    let pid = kubelet()?.as_raw_nonzero();
+    let mounts = fs::read_to_string(format!("/proc/{pid}/mountinfo")).ok()?;
+    let own = mounts.lines().filter(|line| line.contains(uid));
+    Some(own.map(str::to_owned).collect())
+}
+
+/// Waits until the kubelet has unmounted all volumes of a pod.
+#[track_caller]
+pub(crate) fn wait_unmounted(uid: &str) {
+    let is_none_left = || mounts_of(uid).is_some_and(|mounts| mounts.is_empty());
+    assert!(
+        holds_in_time(is_none_left),
+        "volumes of pod {uid} stay mounted: {:#?}",
+        mounts_of(uid)
+    );
+}
+
 /// The process that has our configuration.
 fn kubelet() -> Option<Pid> {
     running("/kubelet", &format!("--config={}", config().display()))

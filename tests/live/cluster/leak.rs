@@ -8,6 +8,7 @@ use std::time::Duration;
 use brink_host::hog::{HogSpec, Load};
 use serde_json::{Value, json};
 
+use crate::kubelet::wait_unmounted;
 use crate::manifest::{GO, waiting};
 use crate::running::Agent;
 use crate::support::{
@@ -188,7 +189,7 @@ impl<'a> Waiting<'a> {
         write_inside(&self.groups[0], GO, "go");
     }
 
-    /// Waits until the kubelet has taken it apart.
+    /// Waits until the kubelet has taken it apart: groups, shims and volumes.
     pub(crate) fn wait_until_apart(&self) {
         let first = &self.groups[0];
         let is_gone = || !first.exists() && groups_beside(first).is_empty();
@@ -204,6 +205,7 @@ impl<'a> Waiting<'a> {
                 group.display()
             );
         }
+        wait_unmounted(&self.uid);
     }
 }
 

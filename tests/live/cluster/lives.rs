@@ -1,9 +1,14 @@
-//! What the node says of itself from one agent to the next: right again after a crash, a restart and an update, and nothing at the end.
+//! What the node says of itself: at once, right again after a crash, a restart and an update, and nothing at the end.
 
 use std::fs;
+use std::time::Duration;
 
+use brink_tests::slowed;
 use rustix::process::Signal;
 
+use crate::agent::all_told;
+use crate::figures::{Spread, hold};
+use crate::node_watch::NodeWatch;
 use crate::running::Agent;
 use crate::support::{Cluster, NODE, PODS, holds_in_time};
 use crate::told::condition;
@@ -23,6 +28,12 @@ type Said<'a> = (Option<&'a str>, bool);
 const SHORT: Said<'static> = (Some("True"), true);
 const ENOUGH: Said<'static> = (Some("False"), false);
 const NOTHING: Said<'static> = (None, false);
+
+/// How often a shortage begins and ends where the node's word is timed, and how late that may be in the median.
+const ROUNDS: usize = 5;
+const SAID_WITHIN: Duration = Duration::from_millis(100);
+/// The status of our condition alone.
+const STATUS: &str = r#"{.status.conditions[?(@.type=="brink.dev/MemoryPressure")].status}"#;
 
 /// One whose node is short of memory, and that evicts nobody before the test is over.
 fn settings() -> String {
@@ -111,4 +122,72 @@ fn what_the_node_says_is_right_after_a_crash_a_restart_and_an_update_and_gone_at
     comes_to(&cluster, &next, SHORT);
     next.stop(Signal::TERM);
     assert!(says(&cluster, NOTHING), "{}", next.log());
+}
+
+/// What the guard has seen of the node, by the agent's own events: whether its memory is short, and since when.
+fn seen(agent: &Agent) -> Vec<(bool, i64)> {
+    let events = all_told(agent, "pressure").into_iter();
+    let changes = events.map(|event| {
+        let held = event["data"]["conditions"].as_array().unwrap();
+        let is_short = held.iter().any(|one| one == "MemoryPressure");
+        (is_short, event["at"]["monotonicNs"].as_i64().unwrap())
+    });
+    changes.collect()
+}
+
+/// The same by what a watch has told of the node, each time from the moment in which it was told.
+fn said(node: &NodeWatch) -> Vec<(bool, i64)> {
+    let lines = node.told().into_iter();
+    // What an agent that was killed had left was told before ours.
+    let lines = lines.skip_while(|line| line.text != "False");
+    let mut changes: Vec<(bool, i64)> = lines
+        .map(|line| (line.text == "True", line.at_ns))
+        .collect();
+    changes.dedup_by_key(|(is_short, _)| *is_short);
+    changes
+}
+
+/// From the look that shows a shortage, or its end, to whoever watches the node.
+#[test]
+fn the_node_says_within_milliseconds_what_the_guard_has_seen() {
+    let cluster = cluster!(with_pods_here);
+    let (_line, mut agent) = Agent::with_line(&cluster, &settings(), "");
+    set(&agent, HAS_ENOUGH);
+    let node = NodeWatch::of(&cluster, STATUS);
+    agent.start();
+    let says = |status: &str| {
+        let told = node.told();
+        told.last().is_some_and(|line| line.text == status)
+    };
+    assert!(holds_in_time(|| says("False")), "{}", agent.log());
+    for _ in 0..ROUNDS {
+        for (value, status) in [(IS_SHORT, "True"), (HAS_ENOUGH, "False")] {
+            set(&agent, value);
+            agent.signal(Signal::HUP);
+            assert!(
+                holds_in_time(|| says(status)),
+                "not {status}: {:#?}\n{}",
+                node.told(),
+                agent.log()
+            );
+        }
+    }
+    let seen = seen(&agent);
+    // Before all of them there is that it has enough, which is no change of the guard's.
+    let said: Vec<(bool, i64)> = said(&node).split_off(1);
+    let words = |changes: &[(bool, i64)]| -> Vec<bool> {
+        changes.iter().map(|(is_short, _)| *is_short).collect()
+    };
+    assert_eq!(words(&said), [true, false].repeat(ROUNDS), "{said:?}");
+    assert_eq!(words(&seen), words(&said), "{seen:?}");
+    let late = said.iter().zip(&seen).map(|((_, told), (_, seen))| {
+        let nanos = u64::try_from(told - seen).expect("nobody tells it before it is seen");
+        Duration::from_nanos(nanos)
+    });
+    let late: Vec<Duration> = late.collect();
+    println!("the node says it after {late:.1?}");
+    let millis = |time: &Duration| time.as_secs_f64() * 1e3;
+    let median = Spread::of(late.iter().map(millis)).median();
+    let most = millis(&slowed(SAID_WITHIN));
+    hold(&[("ms from the guard's look to the node's word", median, most)]);
 }

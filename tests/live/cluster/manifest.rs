@@ -25,6 +25,17 @@ pub(crate) fn pod_of(name: &str, containers: &[Value]) -> Value {
     })
 }
 
+/// A pod that takes more than there is room for once it is told to, also when it is started again.
+pub(crate) fn leaking(name: &str) -> Value {
+    let resources = json!({ "limits": { "memory": "400Mi" }, "requests": { "memory": "16Mi" } });
+    let name = format!("{name}-{}", std::process::id());
+    waiting(
+        &name,
+        &["exec dd if=/dev/zero of=/dev/null bs=250M"],
+        &resources,
+    )
+}
+
 /// The file that a pod of [`waiting`] waits for.
 pub(crate) const GO: &str = "/m/go";
 

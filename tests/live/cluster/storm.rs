@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::kubelet::Held;
-use crate::manifest::{GO, waiting};
+use crate::manifest::{GO, leaking, waiting};
 use crate::running::Agent;
 use crate::support::{Cluster, NODE, Pod, available, holds_in_time, write_inside};
 use crate::told::{condition, events, is_failed};
@@ -67,12 +67,9 @@ const AWAY: [&str; 2] = [
 /// The program by which the guard hears of the kernel's kills.
 const PROGRAM: &str = "mark_victim";
 
-/// A pod that takes more than there is room for once it is told to, also when it is started again.
+/// One of the pods that leak.
 fn leaker(number: u32) -> Value {
-    let resources = json!({ "limits": { "memory": "400Mi" }, "requests": { "memory": "16Mi" } });
-    let name = format!("storm-{}-{number}", std::process::id());
-    let leak = "exec dd if=/dev/zero of=/dev/null bs=250M";
-    let mut pod = waiting(&name, &[leak], &resources);
+    let mut pod = leaking(&format!("storm-{number}"));
     pod["metadata"]["labels"] = json!({ "brink-test": "storm" });
     pod
 }

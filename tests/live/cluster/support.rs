@@ -18,6 +18,7 @@ use serde_json::Value;
 
 use crate::dying::wait_for_their_end;
 use crate::kubelet::go_on;
+use crate::statics::clear;
 
 /// Longest wait for anything that a kubelet does: it looks at some things only every few seconds.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -70,6 +71,8 @@ impl Cluster {
         }
         // A server that a test has held until it was killed answers nobody.
         go_on();
+        // Nor does the kubelet end what such a test has left in its folder.
+        clear();
         match cluster.run(&["get", "--raw", "/readyz"], "") {
             Ok(answer) if answer.status.success() => {
                 wait_for_their_end(&cluster);
@@ -359,7 +362,7 @@ pub(crate) fn id_of(group: &Path) -> &str {
 
 /// Kills everybody in a group, and says whether there was anybody.
 pub(crate) fn kill_all(group: &Path) -> bool {
-    let members = std::fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+    let members = pids_in(group);
     let pids = members
         .lines()
         .filter_map(|line| Pid::from_raw(line.parse().ok()?));
@@ -377,6 +380,18 @@ pub(crate) fn write_inside(group: &Path, file: &str, text: &str) {
     let members = std::fs::read_to_string(group.join("cgroup.procs")).unwrap();
     let pid = members.lines().next().expect("its container runs");
     std::fs::write(format!("/proc/{pid}/root{file}"), text).unwrap();
+}
+
+/// Reads a file where the processes of a group have it; nothing without them, or before it is there.
+pub(crate) fn read_inside(group: &Path, file: &str) -> Option<String> {
+    let pids = pids_in(group);
+    let pid = pids.lines().next()?;
+    std::fs::read_to_string(format!("/proc/{pid}/root{file}")).ok()
+}
+
+/// The processes of a group, each in a line; none where it is gone.
+pub(crate) fn pids_in(group: &Path) -> String {
+    std::fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default()
 }
 
 /// The command lines of the processes in a group, their words apart by spaces.

@@ -1,5 +1,6 @@
 //! What a real API server has been told: of evictions, once each and also after it was away, and of the node.
 
+use std::fs;
 use std::time::{Duration, Instant};
 
 use brink::guard;
@@ -8,10 +9,10 @@ use brink_tests::slowed;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::agent::{all_told, told};
-use crate::manifest::{container, pod_of};
+use crate::agent::{all_told, knows, told};
+use crate::manifest::{GO, container, leaking, pod_of};
 use crate::running::Agent;
-use crate::support::{Cluster, NODE, Pod, groups_beside, holds_in_time};
+use crate::support::{Cluster, NODE, Pod, groups_beside, holds_in_time, write_inside};
 use crate::watch::Watch;
 use crate::{LAST_WORD, group_of, wait_running};
 
@@ -176,6 +177,12 @@ fn an_eviction_is_told_as_the_kubelet_tells_it_and_the_pod_never_runs_again() {
     for container in status["containerStatuses"].as_array().unwrap() {
         assert_eq!(container["restartCount"], 0, "{container:#}");
     }
+    check_failed_for_good(&phases, &message);
+    assert_eq!(events(&cluster, &uid, "Evicted").len(), 1, "once");
+}
+
+/// From its first line as `Failed`, which has the status's own words, a pod is never anything else.
+fn check_failed_for_good(phases: &Watch, message: &str) {
     let told = phases.told();
     let first = told.iter().position(|told| told.starts_with("Failed"));
     let since = &told[first.unwrap_or_else(|| panic!("{told:#?}"))..];
@@ -186,7 +193,6 @@ fn an_eviction_is_told_as_the_kubelet_tells_it_and_the_pod_never_runs_again() {
         "it never runs again: {told:#?}"
     );
     assert_eq!(phases.gaps(), 0, "all of it was seen");
-    assert_eq!(events(&cluster, &uid, "Evicted").len(), 1, "once");
 }
 
 #[test]
@@ -214,6 +220,50 @@ fn a_server_that_was_away_is_told_once_after_a_restart_too() {
     assert_eq!(events(&cluster, &uid, "Evicted").len(), 1);
     pod.delete();
     assert!(holds_in_time(|| agent.outbox() == 0), "{}", agent.log());
+}
+
+/// The next agent knows its pods from what the last one kept, and nobody tells it anything until the end.
+#[test]
+fn an_agent_that_is_started_without_the_server_protects_all_the_same_and_tells_it_once() {
+    let cluster = cluster!(with_pods_here);
+    let pod = cluster.pod(&leaking("alone"));
+    let found = wait_running(&pod);
+    let uid = found["metadata"]["uid"].as_str().unwrap();
+    let (mut line, mut agent) = Agent::on_pods(&cluster, "enforce", "", "");
+    let kept = agent.path("state/pods.json");
+    let is_kept = || fs::read_to_string(&kept).is_ok_and(|text| text.contains(uid));
+    assert!(holds_in_time(is_kept), "{}", agent.log());
+    line.cut();
+    agent.stop(Signal::KILL);
+    agent.start();
+    assert!(holds_in_time(|| knows(&agent, &pod)), "{}", agent.log());
+    assert!(!agent.is_connected());
+
+    write_inside(&group_of(&found), GO, "go");
+    let is_killed = || {
+        let kill = agent.decision(uid).and_then(|record| record.kill);
+        kill.is_some_and(|kill| kill.signalled >= 1)
+    };
+    assert!(
+        holds_in_time(is_killed),
+        "{}\n{}",
+        pod.described(),
+        agent.log()
+    );
+    assert!(holds_in_time(|| agent.waits(uid)), "{}", agent.log());
+    assert_eq!(agent.decision(uid).unwrap().mode, "enforcing");
+    assert!(!agent.is_connected(), "the server is still away");
+    assert_eq!(agent.outbox(), 1);
+    assert!(events(&cluster, uid, "Evicted").is_empty());
+
+    line.mend();
+    assert!(holds_in_time(|| agent.has_told(uid)), "{}", agent.log());
+    assert!(holds_in_time(|| is_failed(&pod)), "{}", pod.described());
+    let decisions = agent.decisions();
+    assert_eq!(decisions.len(), 1, "{decisions:#?}");
+    pod.delete();
+    assert!(holds_in_time(|| agent.outbox() == 0), "{}", agent.log());
+    assert_eq!(events(&cluster, uid, "Evicted").len(), 1, "once");
 }
 
 #[test]

@@ -53,14 +53,29 @@ impl Watch {
         fields: &'static [&'static str],
     ) -> Self {
         let choice = format!("{kind}={}", selector.replace('=', "%3D"));
-        Self::with(cluster, choice, fields)
+        Self::with(cluster, ("default", choice), fields)
     }
 
-    fn with(cluster: &Cluster, choice: String, fields: &'static [&'static str]) -> Self {
+    /// The same of one pod of any namespace.
+    pub(crate) fn of_pod(
+        cluster: &Cluster,
+        (namespace, name): (&'static str, &str),
+        fields: &'static [&'static str],
+    ) -> Self {
+        let choice = format!("fieldSelector=metadata.name%3D{name}");
+        Self::with(cluster, (namespace, choice), fields)
+    }
+
+    fn with(
+        cluster: &Cluster,
+        (namespace, choice): (&'static str, String),
+        fields: &'static [&'static str],
+    ) -> Self {
         let told = Arc::new(Mutex::new(Told::default()));
         let follower = Follower {
             cluster: cluster.clone(),
             home: tempfile::tempdir().unwrap(),
+            namespace,
             choice,
             fields,
             told: Arc::clone(&told),
@@ -113,6 +128,7 @@ struct Follower {
     cluster: Cluster,
     /// What a `kubectl` may keep.
     home: tempfile::TempDir,
+    namespace: &'static str,
     /// Of the request.
     choice: String,
     fields: &'static [&'static str],
@@ -171,7 +187,8 @@ impl Follower {
     fn request(&self) -> String {
         let from = self.version.map(|from| format!("&resourceVersion={from}"));
         format!(
-            "/api/v1/namespaces/default/pods?watch=true&allowWatchBookmarks=true&{}{}",
+            "/api/v1/namespaces/{}/pods?watch=true&allowWatchBookmarks=true&{}{}",
+            self.namespace,
             self.choice,
             from.unwrap_or_default()
         )
@@ -272,7 +289,11 @@ fn a_watch_that_the_server_ends_goes_on_where_it_was() {
     let cluster = cluster!();
     let name = format!("watched-{}", std::process::id());
     let choice = format!("timeoutSeconds=1&fieldSelector=metadata.name%3D{name}");
-    let watch = Watch::with(&cluster, choice, &["/metadata/resourceVersion"]);
+    let watch = Watch::with(
+        &cluster,
+        ("default", choice),
+        &["/metadata/resourceVersion"],
+    );
     let pod = cluster.pod(&sleeper(&name));
     wait_running(&pod);
     let before = watch.begun();

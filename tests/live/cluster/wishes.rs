@@ -1,15 +1,18 @@
-//! What pods ask for by their annotation: it counts in the namespaces that the node's configuration names, and in no other.
+//! Who is passed over: a critical pod, and who asks for that by an annotation in a namespace that the node's configuration names.
 
 use brink::record::wire::RankedWorkload;
 use serde_json::{Value, json};
 
+use crate::agent::knows;
 use crate::manifest::{GO, container, pod_of, waiting};
 use crate::running::Agent;
-use crate::support::{Cluster, Pod, commands_in, holds_in_time, write_inside};
+use crate::support::{Cluster, commands_in, holds_in_time, write_inside};
 use crate::{group_of, wait_running};
 
 /// By which a pod asks.
 const ANNOTATION: &str = "brink.dev/eviction";
+/// Where a cluster has the pods that it cannot do without.
+const SYSTEM: &str = "kube-system";
 
 /// A namespace; it goes with this, and with it whatever is in it.
 struct Namespace<'a> {
@@ -22,15 +25,18 @@ impl<'a> Namespace<'a> {
         let name = format!("wishes-{}", std::process::id());
         cluster.kubectl(&["create", "namespace", &name], "");
         let namespace = Self { cluster, name };
-        let place = namespace.name.as_str();
-        let words = ["get", "serviceaccount", "default", "--namespace", place];
-        // Without it no pod is taken; a controller makes it.
-        assert!(
-            holds_in_time(|| cluster.answers(&words)),
-            "nobody makes an account in {place}"
-        );
+        wait_account(cluster, &namespace.name);
         namespace
     }
+}
+
+/// Without an account no pod is taken; a controller makes it.
+fn wait_account(cluster: &Cluster, place: &str) {
+    let words = ["get", "serviceaccount", "default", "--namespace", place];
+    assert!(
+        holds_in_time(|| cluster.answers(&words)),
+        "nobody makes an account in {place}"
+    );
 }
 
 impl Drop for Namespace<'_> {
@@ -40,15 +46,29 @@ impl Drop for Namespace<'_> {
     }
 }
 
-/// A pod of that namespace that only sleeps. It has requested nothing, so that it holds more than it has requested.
-fn sleeper(namespace: &Namespace<'_>, name: &str, wish: &str) -> Value {
+/// A pod of a namespace that only sleeps. It has requested nothing, so that it holds more than it has requested.
+fn sleeper(namespace: &str, name: &str) -> Value {
     let name = format!("{name}-{}", std::process::id());
     let sleeps = container("sleeper", &["sleep", "3600"], &json!({}));
     let mut pod = pod_of(&name, &[sleeps]);
-    pod["metadata"]["namespace"] = json!(namespace.name);
-    pod["metadata"]["annotations"][ANNOTATION] = json!(wish);
+    pod["metadata"]["namespace"] = json!(namespace);
     // The account may have no token yet.
     pod["spec"]["automountServiceAccountToken"] = json!(false);
+    pod
+}
+
+/// The same, which asks for something.
+fn wishing(namespace: &Namespace<'_>, wish: &str) -> Value {
+    let mut pod = sleeper(&namespace.name, wish);
+    pod["metadata"]["annotations"][ANNOTATION] = json!(wish);
+    pod
+}
+
+/// The same, which the cluster cannot do without.
+fn critical(cluster: &Cluster) -> Value {
+    wait_account(cluster, SYSTEM);
+    let mut pod = sleeper(SYSTEM, "critical");
+    pod["spec"]["priorityClassName"] = json!("system-cluster-critical");
     pod
 }
 
@@ -62,22 +82,18 @@ fn leaker(wish: &str) -> Value {
     pod
 }
 
-/// Whether a pod is known and bound to its group.
-fn knows(agent: &Agent, pod: &Pod<'_>) -> bool {
-    let ranked = agent.ranked(pod);
-    ranked.is_some_and(|ranked| ranked.usage.is_some())
-}
-
-/// By the kubelet's rules both sleepers would go first, as they hold more than they have requested. One of them may not go, the other
-/// only after all others, and what the leaker asks for counts for nothing.
+/// By the kubelet's rules all sleepers would go first, as they hold more than they have requested. One of them may not go, another one
+/// only after all others, and a third one is critical, which the kubelet ranks and then refuses; what the leaker asks for counts for
+/// nothing.
 #[test]
-fn what_a_pod_asks_for_counts_in_a_namespace_that_the_node_names_and_nowhere_else() {
+fn a_critical_pod_is_passed_over_and_what_pods_ask_for_counts_where_the_node_says_so() {
     let cluster = cluster!(with_pods_here);
     let namespace = Namespace::new(&cluster);
-    let never = cluster.pod(&sleeper(&namespace, "never", "never"));
-    let last = cluster.pod(&sleeper(&namespace, "last", "last"));
+    let never = cluster.pod(&wishing(&namespace, "never"));
+    let last = cluster.pod(&wishing(&namespace, "last"));
+    let critical = cluster.pod(&critical(&cluster));
     let foreign = cluster.pod(&leaker("never"));
-    let sleepers = [&never, &last].map(|pod| (pod, group_of(&wait_running(pod))));
+    let sleepers = [&never, &last, &critical].map(|pod| (pod, group_of(&wait_running(pod))));
     let found = wait_running(&foreign);
     let uid = found["metadata"]["uid"].as_str().unwrap();
     let settings = format!("annotationNamespaces: [{}]\n", namespace.name);
@@ -103,10 +119,12 @@ fn what_a_pod_asks_for_counts_in_a_namespace_that_the_node_names_and_nowhere_els
     let [never_name, last_name] =
         [&never, &last].map(|pod| format!("{}/{}", namespace.name, pod.name));
     let foreign_name = format!("default/{}", foreign.name);
+    let critical_name = format!("{SYSTEM}/{}", critical.name);
     assert_eq!(
         ranking,
         [
             expected(never_name.clone(), "normal", Some("annotated")),
+            expected(critical_name.clone(), "normal", Some("critical")),
             expected(foreign_name.clone(), "normal", None),
             expected(last_name.clone(), "avoid (annotation)", None),
         ],
@@ -115,6 +133,9 @@ fn what_a_pod_asks_for_counts_in_a_namespace_that_the_node_names_and_nowhere_els
     let why = [
         format!(
             "{never_name} was ranked before it, and refuses: its annotation {ANNOTATION} says never (annotated)."
+        ),
+        format!(
+            "{critical_name} was ranked before it, and refuses: its priority makes it critical (critical)."
         ),
         format!(
             "{foreign_name} goes before {last_name}: its preference is normal, the other's avoid (annotation)."

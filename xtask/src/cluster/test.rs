@@ -29,11 +29,14 @@ const OWN: &str = "/proc/self/exe";
 const WITH_IMAGE: &str = "daemonset::";
 /// How the names of tests begin that every change is held to, in the order they are run: what Brink does comes before what it
 /// stands on. Of those with the image the one that shows most: all of them take minutes.
-const SHORT: [&str; 11] = [
+const SHORT: [&str; 14] = [
     "told::",
     "evict::",
+    "soft::",
     "limits::",
     "wishes::",
+    "statics::",
+    "replaced::",
     "lives::",
     "agent::",
     "beside::",

@@ -72,11 +72,11 @@ fn a_pod_that_leaks_while_one_agent_follows_another_is_killed_at_once_and_once()
     let sockets = [&next, &first].map(|pod| socket_of(&installed, pod));
     let of_next = sockets[0].clone();
     let both = Never::begin(move || sockets.iter().all(|socket| enforces(socket)));
-    let words = ["-n", NAMESPACE, first.as_str()];
-    let mut ends = Watch::of(&cluster, &words, "{.metadata.deletionTimestamp}");
+    let of_first = (NAMESPACE, first.as_str());
+    let ends = Watch::of_pod(&cluster, of_first, &["/metadata/deletionTimestamp"]);
     assert!(holds_in_time(|| !ends.told().is_empty()), "a watch");
     installed.begin_to_end(SET);
-    let mut is_ending = || ends.told().iter().any(|at| !at.is_empty());
+    let is_ending = || ends.told().iter().any(|at| !at.is_empty());
     let is_told = wait_until(LONGEST, || is_ending().then_some(()));
     assert!(is_told.is_some(), "{}", installed.described());
     let looking = look_on(threshold, &waiting.groups, slowed(LONGEST));
