@@ -271,7 +271,7 @@ mod tests {
     /// What a test that holds comes to.
     const WHOLE: &str = "passed 1";
     /// The tests that cgroup v1 has nothing to hold for, each with the reason that it gives.
-    const LACKING_ON_V1: [(&str, &str); 4] = [
+    const LACKING_ON_V1: [(&str, &str); 6] = [
         (
             "a_group_that_is_taken_whole_is_told_as_that",
             "cgroup v1 has no memory.oom.group",
@@ -288,22 +288,15 @@ mod tests {
             "being_slowed_down_above_memory_high_is_told_as_no_kill",
             "cgroup v1 has no memory.high",
         ),
+        (
+            "being_slowed_down_above_memory_high_is_no_incident_until_somebody_kills",
+            "cgroup v1 has no memory.high",
+        ),
+        (
+            "a_fork_storm_dies_whole_by_group_kill",
+            "no v2 tree, or the controllers cannot be had",
+        ),
     ];
-    /// Those that have not been run there yet. One that has a result is to go from here, into the list above if it is one of that.
-    const NOT_RUN_ON_V1: [&str; 11] = [
-        "usage_is_that_of_the_file_and_none_of_who_is_not_asked_for",
-        "limits_are_those_of_the_files",
-        "what_kills_are_lost_is_counted",
-        "traces_that_nobody_read_in_time_are_overwritten_and_the_others_are_whole",
-        "being_slowed_down_above_memory_high_is_no_incident_until_somebody_kills",
-        "a_fork_storm_dies_whole_by_group_kill",
-        "what_was_crossed_during_a_stop_is_acted_on_at_once",
-        "what_was_over_before_the_end_of_a_stop_kills_nobody",
-        "what_found_no_room_during_a_stop_is_counted_and_looked_for",
-        "a_grace_does_not_run_on_over_a_break_during_a_stop",
-        "waves_around_a_soft_threshold_kill_nobody_and_do_not_flap",
-    ];
-
     fn claimed() -> impl Iterator<Item = &'static str> {
         CLAIMS.iter().flat_map(|(_, tests)| tests.iter().copied())
     }
@@ -331,7 +324,7 @@ mod tests {
         assert!(never.is_empty(), "plainly held on no kernel: {never:#?}");
     }
 
-    /// The same on cgroup v1, but for what that has not, and what is still to be run there: both are told one by one.
+    /// The same on cgroup v1, but for what that has not, which is told one by one.
     #[test]
     fn everything_claimed_held_on_cgroup_v1_too() {
         let kept = kept_of(Cgroup::V1, &["6.1"]);
@@ -344,18 +337,15 @@ mod tests {
         for found in &kept {
             for test in claimed() {
                 let told = of(found, test);
-                let expected = if NOT_RUN_ON_V1.contains(&test) {
-                    told == UNKNOWN
-                } else if let Some(reason) = lacking.get(test) {
-                    told == *reason
-                } else {
-                    [WHOLE, AGAIN, IN_PART].contains(&&*told)
+                let is_expected = match lacking.get(test) {
+                    Some(reason) => told == *reason,
+                    None => [WHOLE, AGAIN, IN_PART].contains(&&*told),
                 };
-                assert!(expected, "{}: {test}: {told}", found.heading());
+                assert!(is_expected, "{}: {test}: {told}", found.heading());
             }
         }
-        let listed = NOT_RUN_ON_V1.iter().chain(lacking.keys());
-        let nobodys: Vec<_> = listed
+        let nobodys: Vec<_> = lacking
+            .keys()
             .filter(|name| !claimed().any(|test| test == **name))
             .collect();
         assert!(nobodys.is_empty(), "{nobodys:?}");
