@@ -1,8 +1,8 @@
 //! Starting to tell: who tells, numbers that go on over restarts, and the first event of the run.
 
-use std::fs;
 use std::path::Path;
 use std::time::Duration;
+use std::{env, fs};
 
 use anyhow::Context as _;
 use brink_host::clock::{self, BootId, ClockPair};
@@ -11,7 +11,7 @@ use brink_stream::journal;
 use tracing::warn;
 
 use super::Telling;
-use crate::config::AgentConfig;
+use crate::config::{AgentConfig, Kubernetes};
 use crate::guard;
 
 /// The file in the state directory that numbers are reserved in.
@@ -34,7 +34,11 @@ impl Telling {
         }
         let path = config.paths.state_dir.join(NUMBERS);
         let identity = Identity {
-            node: machine_name(&config.paths.root),
+            node: node_name(
+                &config.kubernetes,
+                env::var("NODE_NAME").ok(),
+                &machine_name(&config.paths.root),
+            ),
             boot_id: boot.to_string(),
         };
         let uptime = Duration::from_nanos(clock::since_boot_ns());
@@ -74,8 +78,43 @@ fn report(found: &Found) {
     }
 }
 
+/// What the node is called in events: in a cluster as there, since the machine's name is that of the pod where the agent runs in one.
+fn node_name(kubernetes: &Kubernetes, variable: Option<String>, machine: &str) -> String {
+    if !kubernetes.enabled {
+        return machine.to_owned();
+    }
+    let given = kubernetes.node_name.clone().into_iter().chain(variable);
+    let mut given = given.map(|name| name.trim().to_owned());
+    let name = given.find(|name| !name.is_empty());
+    name.unwrap_or_else(|| machine.to_lowercase())
+}
+
 /// The machine's name, as the kernel has it; empty where it cannot be read.
 pub fn machine_name(root: &Path) -> String {
     let name = fs::read_to_string(root.join("proc/sys/kernel/hostname"));
     name.map_or_else(|_| String::new(), |name| name.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_has_the_name_of_the_cluster_where_it_is_in_one() {
+        for (enabled, configured, variable, expected) in [
+            (false, Some("a"), Some("b"), "Machine"),
+            (true, Some("a"), Some("b"), "a"),
+            (true, None, Some(" b "), "b"),
+            (true, Some(""), None, "machine"),
+            (true, None, Some(""), "machine"),
+        ] {
+            let kubernetes = Kubernetes {
+                enabled,
+                node_name: configured.map(str::to_owned),
+                ..Kubernetes::default()
+            };
+            let told = node_name(&kubernetes, variable.map(str::to_owned), "Machine");
+            assert_eq!(told, expected, "{configured:?} {variable:?}");
+        }
+    }
 }

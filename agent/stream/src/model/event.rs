@@ -26,7 +26,7 @@ pub struct Event {
     /// What it tells.
     #[serde(rename = "type")]
     pub of: Kind,
-    /// The node's name.
+    /// The node's name: in a cluster as there, else the machine's.
     pub node: String,
     /// The boot that the number and monotonic times belong to.
     pub boot_id: String,
