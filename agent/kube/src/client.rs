@@ -112,15 +112,16 @@ impl Access {
         }
     }
 
-    /// How the files are now that say who asks: the kubeconfigs, or without any the token of the service account. What a
-    /// kubeconfig names is not among them.
+    /// How the files are now that say who asks: the kubeconfigs and what they name, or without any the token of the service account.
     pub fn origin(&self) -> Origin {
-        let token = [PathBuf::from(TOKEN)];
-        let files = if self.kubeconfigs.is_empty() {
-            &token[..]
-        } else {
-            &self.kubeconfigs[..]
-        };
+        let mut files = self.kubeconfigs.clone();
+        if files.is_empty() {
+            files.push(PathBuf::from(TOKEN));
+        }
+        // One that cannot be read names nothing, and is another when it can be.
+        if let Ok(Some((_, kubeconfig))) = self.kubeconfig() {
+            files.extend(named_by(&kubeconfig));
+        }
         Origin(files.iter().map(|file| Stamp::of(file)).collect())
     }
 
@@ -171,6 +172,19 @@ impl Access {
         }
         Ok(merged)
     }
+}
+
+/// The files that a kubeconfig names: certificates, keys and tokens.
+fn named_by(kubeconfig: &Kubeconfig) -> Vec<PathBuf> {
+    let users = kubeconfig.auth_infos.iter();
+    let users = users.filter_map(|user| user.auth_info.as_ref());
+    let of_users =
+        users.flat_map(|user| [&user.client_certificate, &user.client_key, &user.token_file]);
+    let clusters = kubeconfig.clusters.iter();
+    let clusters = clusters.filter_map(|cluster| cluster.cluster.as_ref());
+    let of_clusters = clusters.map(|cluster| &cluster.certificate_authority);
+    let files = of_users.chain(of_clusters).flatten();
+    files.map(PathBuf::from).collect()
 }
 
 /// The release of an API server, such as 1.37.

@@ -98,10 +98,11 @@ impl Verdict {
             (409 | 422, Act::Status) => Self::Look(why()),
             // A namespace that ends takes nothing any more.
             (403, Act::Event) if is_ending(&answer.message) => Self::Never(End::Gone),
-            // A quota that somebody else counts in at the same time.
-            (409, Act::Event) => later(why(), None, Scope::One),
             // A right that may be given.
-            (403, _) => later(why(), None, Scope::Act),
+            (403, _) if lacks_right(&answer.message) => later(why(), None, Scope::Act),
+            // Whatever else forbids it, a quota or a webhook, does so for one object or one namespace; a conflict is with whoever counts
+            // in the same quota.
+            (403, _) | (409, Act::Event) => later(why(), None, Scope::One),
             (401, _) => later(why(), None, Scope::Account),
             (408 | 429 | 500..=599, _) => later(why(), answer.retry_after, Scope::Server),
             _ => Self::Never(End::Refused(why())),
@@ -114,6 +115,11 @@ const EXISTS: &str = "AlreadyExists";
 
 fn later(why: String, after: Option<Duration>, of: Scope) -> Verdict {
     Verdict::Later { why, after, of }
+}
+
+/// How the server says that an account has not the right: `User "…" cannot patch resource …`.
+fn lacks_right(message: &str) -> bool {
+    message.contains("\" cannot ")
 }
 
 /// How the server says that a namespace is being deleted.
@@ -186,7 +192,7 @@ mod tests {
             (500, Scope::Server),
             (503, Scope::Server),
             (401, Scope::Account),
-            (403, Scope::Act),
+            (403, Scope::One),
             (409, Scope::One),
         ] {
             let expected = Verdict::Later {
@@ -199,6 +205,29 @@ mod tests {
         let away = Verdict::of(Act::Status, "mine", &Reply::Away("no route".to_owned()));
         let expected = later("no route".to_owned(), None, Scope::Server);
         assert_eq!(away, expected);
+    }
+
+    #[test]
+    fn a_right_that_is_missing_is_told_from_a_quota() {
+        for (message, of) in [
+            (
+                "events is forbidden: User \"system:serviceaccount:brink-system:brink\" cannot create resource \"events\" in API \
+                 group \"\" in the namespace \"shop\"",
+                Scope::Act,
+            ),
+            (
+                "events \"web.1\" is forbidden: exceeded quota: small, requested: count/events=1, used: count/events=5, limited: \
+                 count/events=5",
+                Scope::One,
+            ),
+        ] {
+            let forbidden = Answer {
+                message: message.to_owned(),
+                ..answer(403)
+            };
+            let expected = later(format!("403 {message}"), None, of);
+            check(Act::Event, forbidden, &expected);
+        }
     }
 
     #[test]

@@ -105,7 +105,10 @@ impl Forbidden {
 
 impl Gate {
     fn close(&mut self, now: Moment) {
-        self.closed = Some(now + span(self.backoff.refused()));
+        // One that was tried beside those that wait says the same once more: the wait stays.
+        if self.closed.is_none_or(|closed| closed <= now) {
+            self.closed = Some(now + span(self.backoff.refused()));
+        }
     }
 
     const fn open(&mut self) {

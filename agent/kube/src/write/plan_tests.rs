@@ -221,7 +221,7 @@ fn a_right_that_is_missing_is_asked_for_by_one_of_all_and_ever_less_often() {
         let first = asked(&mut plan, at(0), hour, &refused(of));
         let begun = first.iter().filter(|time| **time == at(0)).count();
         assert_eq!(begun, at_once, "{of:?}");
-        assert!(first.len() <= 20, "{of:?}: {}", first.len());
+        assert!(first.len() <= 24, "{of:?}: {}", first.len());
         let ten_hours = Span::from_secs(36_000);
         let later = asked(&mut plan, at(0) + hour, ten_hours, &refused(of));
         assert!((40..=61).contains(&later.len()), "{of:?}: {}", later.len());
@@ -233,6 +233,22 @@ fn a_right_that_is_missing_is_asked_for_by_one_of_all_and_ever_less_often() {
             );
         }
     }
+}
+
+/// Many that are refused in one moment are one refusal: the wait is the first one's.
+#[test]
+fn a_burst_of_refusals_is_waited_for_once() {
+    let mut plan = Plan::new("node-a", 7);
+    for order in 0..u64::from(CONVINCING) {
+        plan.add(entry(order), at(0));
+    }
+    for _ in 0..CONVINCING {
+        settle(&mut plan, at(0), refused(Scope::Act));
+    }
+    let Next::Wait(until) = plan.next(at(0)) else {
+        panic!("{:?}", plan.next(at(0)));
+    };
+    assert!(until <= at(0) + Span::from_millis(750), "{until:?}");
 }
 
 #[test]
