@@ -4,7 +4,6 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use brink_core::node::signal::Signal;
 use brink_host::cgroup::Layout;
@@ -232,12 +231,9 @@ impl Collector {
         }
     }
 
-    /// Ends the thread; whatever is open is told as it is.
-    pub fn stop(&self) {
-        if let Some(inbox) = &self.0 {
-            while inbox.notes.send(Note::Stop).is_err() {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        }
+    /// Asks the thread to end; whatever is open is told as it is. False where there is no room to ask: it is to be tried again.
+    pub fn stop(&self) -> bool {
+        let inbox = self.0.as_ref();
+        inbox.is_none_or(|inbox| inbox.notes.send(Note::Stop).is_ok())
     }
 }

@@ -111,7 +111,7 @@ impl Running {
     }
 
     fn stop(&mut self) {
-        self.collector.stop();
+        assert!(self.collector.stop());
         self.thread.take().unwrap().join().unwrap();
     }
 }
@@ -328,7 +328,7 @@ fn kills_of_one_moment_are_told_in_their_order() {
         let (kind, incident) = told.recv_timeout(PATIENCE).expect("an incident");
         assert_eq!((kind, incident.victims[0].pid), (Kind::OomKill, child.id()));
     }
-    collector.stop();
+    assert!(collector.stop());
     thread.join().unwrap();
     children.into_iter().for_each(end);
 }

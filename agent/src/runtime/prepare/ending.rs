@@ -2,8 +2,11 @@
 //!
 //! Kubernetes comes first, as its server may take seconds to answer. What the guard orders meanwhile goes into the outbox as ever; what
 //! the thread has not told by its end the next agent finds there. Then come the guard, and the clerk once it has written down all that
-//! the guard told: from there on nobody here orders anything or writes what is the enforcer's, and the right to enforce is let go. The
-//! rest comes after that: to take programs out of the kernel alone may take longer than the next agent needs.
+//! the guard told: from there on nobody here orders anything, and the right to enforce is let go. The rest comes after that: to take
+//! programs out of the kernel alone may take longer than the next agent needs.
+//!
+//! Whoever writes may hang on a disk that does not answer. So each is waited for so long and no longer before the right is let go: what
+//! is not written down by then is lost to the next agent, which is less than a node without anybody.
 
 use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
@@ -17,6 +20,10 @@ use crate::guard::ports::{Command, Report};
 const STEP: Duration = Duration::from_millis(1);
 /// What is found out of the last orders is kept for the next agent by the enforcer alone, and the next agent waits for it no longer.
 const FINDINGS: Duration = Duration::from_millis(100);
+/// The clerk writes down what the guard has told, once that has ended, in so long.
+const WRITTEN_DOWN: Duration = Duration::from_secs(1);
+/// The cluster's last words are over after four seconds, unless their thread hangs on something else than the server.
+const LEAVE: Duration = Duration::from_secs(5);
 
 impl Running {
     /// Has the cluster told the last words, if there is one; the guard goes on.
@@ -34,7 +41,8 @@ impl Running {
     /// Ends everything; nothing is left in the kernel.
     pub fn stop(mut self) {
         self.take_leave();
-        self.join(KUBE);
+        let until = Instant::now() + LEAVE;
+        self.wait_until(until, Self::has_taken_leave);
         self.stop_keeper.stop(&self.disks);
         self.bell.stop();
         let guard = self.thread(GUARD);
@@ -42,6 +50,7 @@ impl Running {
         self.end_clerk();
         self.end_collector();
         self.enforcement.let_go();
+        self.stop_collector();
         let sentry = self.thread(SENTRY);
         self.ports.evicted.send_last(None, sentry);
         let keeper = self.disk_keeper.lock().map(|mut keeper| keeper.take());
@@ -54,23 +63,41 @@ impl Running {
     }
 
     /// Waits until the clerk has taken everything that the guard told, and its end.
-    fn end_clerk(&mut self) {
-        while !self.is_over(CLERK) {
-            // A guard that died has not told its end, and one whose queue was full has told it in vain.
-            if self.is_over(GUARD) && !self.ports.reports.is_full() {
-                let _nobody_else_sends = self.ports.reports.send(Report::Stopped);
-                break;
-            }
+    fn end_clerk(&self) {
+        while !self.is_over(GUARD) {
             sleep(STEP);
         }
-        self.join(CLERK);
+        let until = Instant::now() + WRITTEN_DOWN;
+        // A guard that died has not told its end, and one whose queue was full has told it in vain.
+        let has_room = |running: &Self| running.is_over(CLERK) || !running.ports.reports.is_full();
+        self.wait_until(until, has_room);
+        if !self.is_over(CLERK) {
+            let _no_room_still = self.ports.reports.send(Report::Stopped);
+        }
+        self.wait_until(until, |running| running.is_over(CLERK));
+        if !self.is_over(CLERK) {
+            warn!(
+                "what was decided last cannot be written down; enforcement is let go all the same"
+            );
+        }
     }
 
     /// Lets the collector tell what is open as it is: what the guard told at its end is for it too.
     fn end_collector(&self) {
-        self.collector.stop();
         let until = Instant::now() + FINDINGS;
-        while !self.is_over(COLLECTOR) && Instant::now() < until {
+        self.wait_until(until, |running| running.collector.stop());
+        self.wait_until(until, |running| running.is_over(COLLECTOR));
+    }
+
+    /// One that had no room to hear of it has, sooner or later.
+    fn stop_collector(&self) {
+        while !self.is_over(COLLECTOR) && !self.collector.stop() {
+            sleep(STEP);
+        }
+    }
+
+    fn wait_until(&self, until: Instant, is_so: impl Fn(&Self) -> bool) {
+        while !is_so(self) && Instant::now() < until {
             sleep(STEP);
         }
     }
@@ -83,14 +110,6 @@ impl Running {
     /// Whether a thread has ended, or there is none of that name.
     fn is_over(&self, name: &str) -> bool {
         self.thread(name).is_none_or(JoinHandle::is_finished)
-    }
-
-    fn join(&mut self, wanted: &str) {
-        let place = self.threads.iter().position(|(name, _)| *name == wanted);
-        if let Some(place) = place {
-            let (name, thread) = self.threads.remove(place);
-            join(name, thread);
-        }
     }
 }
 
