@@ -11,7 +11,7 @@ const PERIOD: Duration = Duration::from_millis(1);
 /// The looks, by a thread of their own.
 pub struct Never {
     is_over: Arc<AtomicBool>,
-    looking: JoinHandle<bool>,
+    looking: Option<JoinHandle<bool>>,
 }
 
 impl Never {
@@ -28,12 +28,25 @@ impl Never {
             }
             false
         });
+        let looking = Some(looking);
         Self { is_over, looking }
     }
 
     /// Ends the looks, and says whether it did hold at one of them. One that has panicked counts as that.
-    pub fn has_held(self) -> bool {
+    pub fn has_held(mut self) -> bool {
+        self.end().unwrap_or(true)
+    }
+
+    /// What came of the looks; none where that was said before.
+    fn end(&mut self) -> Option<bool> {
         self.is_over.store(true, Ordering::Release);
-        self.looking.join().unwrap_or(true)
+        let looking = self.looking.take()?;
+        Some(looking.join().unwrap_or(true))
+    }
+}
+
+impl Drop for Never {
+    fn drop(&mut self) {
+        let _said = self.end();
     }
 }

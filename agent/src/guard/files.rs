@@ -206,10 +206,18 @@ impl NodeFiles {
         let found = self.plan.pods.find(&self.layout, self.plan.scope.group());
         let group = found.map(|found| found.group);
         let known = self.pods.take();
-        let stays = known.filter(|known| Some(known.dir.group()) == group.as_deref());
-        self.pods = stays
-            .and_then(|mut pods| pods.refresh(&self.root).is_ok().then_some(pods))
-            .or_else(|| GroupFiles::open(&self.root, &self.layout, &group?).ok());
+        let mut stays = known.filter(|known| Some(known.dir.group()) == group.as_deref());
+        let is_fresh = stays
+            .as_mut()
+            .is_some_and(|pods| pods.refresh(&self.root).is_ok());
+        if !is_fresh
+            && let Some(anew) =
+                group.and_then(|group| GroupFiles::open(&self.root, &self.layout, &group).ok())
+        {
+            stays = Some(anew);
+        }
+        // One that is there and could not be read this once keeps what was known of it.
+        self.pods = stays;
     }
 
     /// Reads again what the zones keep, and what they lack of it. A node that is a group has none. Allocates.

@@ -132,7 +132,10 @@ fn seen(agent: &Agent) -> Vec<(bool, i64)> {
         let is_short = held.iter().any(|one| one == "MemoryPressure");
         (is_short, event["at"]["monotonicNs"].as_i64().unwrap())
     });
-    changes.collect()
+    let mut changes: Vec<(bool, i64)> = changes.collect();
+    // Another condition is told in the same way.
+    changes.dedup_by_key(|(is_short, _)| *is_short);
+    changes
 }
 
 /// The same by what a watch has told of the node, each time from the moment in which it was told.

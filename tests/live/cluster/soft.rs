@@ -218,7 +218,7 @@ fn a_soft_crossing_asks_first_and_kills_when_the_smaller_grace_is_over() {
         let lived = victim.lives_on(&agent);
         println!("{}: dead {lived:.2?} after SIGTERM", victim.pod.name);
         assert!(
-            lived + WRITTEN_LATE > *grace && lived < *grace + slowed(SEEN_LATE),
+            lived + slowed(WRITTEN_LATE) > *grace && lived < *grace + slowed(SEEN_LATE),
             "{lived:?} of {grace:?}\n{}",
             agent.log()
         );

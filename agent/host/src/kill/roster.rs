@@ -49,6 +49,26 @@ pub(super) fn each_process(subtree: BorrowedFd<'_>, visitor: &mut dyn FnMut(i32)
     }
 }
 
+/// Whether nobody is in a subtree, for sure: every list was read to its end. Ends at the first process. Allocates nothing.
+pub(super) fn nobody_in(subtree: BorrowedFd<'_>) -> bool {
+    let (mut is_anybody, mut failed, mut first) = (false, false, true);
+    let walk: Walk = walk::visit(subtree, MOST_GROUPS, &mut |group| {
+        let is_first = std::mem::replace(&mut first, false);
+        match processes_of(group, &mut |_pid| is_anybody = true) {
+            Ok(()) | Err(Errno::NODEV | Errno::NOENT) => {}
+            // As above.
+            Err(Errno::OPNOTSUPP) if !is_first => {}
+            Err(_) => failed = true,
+        }
+        if is_anybody {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    });
+    !is_anybody && !failed && walk.complete
+}
+
 /// Whether a group's own list has anybody on it; also false where it cannot be read. Allocates nothing.
 pub(super) fn has_own_process(group: BorrowedFd<'_>) -> bool {
     let mut text = [0u8; 16];

@@ -12,7 +12,7 @@ use crate::cgroup::layout::{Controller, Hierarchy, Layout, Version};
 use crate::cgroup::membership::normal_path;
 use crate::error::HostError;
 use crate::hot_file::retry;
-use crate::kill::roster::{each_process, has_own_process};
+use crate::kill::roster::{each_process, has_own_process, nobody_in};
 
 /// A group that can be killed. Made on the housekeeping path; one open file each.
 #[derive(Debug)]
@@ -69,9 +69,7 @@ impl KillTarget {
         if has_own_process(self.as_fd()) {
             return false;
         }
-        let mut found = false;
-        let look = each_process(self.as_fd(), &mut |_pid| found = true);
-        look.complete && !found
+        nobody_in(self.as_fd())
     }
 
     /// Whether anybody is in the group or below it who is on no list any more: since Linux 7.0 a process leaves those as it

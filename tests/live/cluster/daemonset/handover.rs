@@ -71,6 +71,8 @@ fn a_pod_that_leaks_while_one_agent_follows_another_is_killed_at_once_and_once()
     // The next is asked first: the one before, which does not get the right back, was then still to have it after the next had got it.
     let sockets = [&next, &first].map(|pod| socket_of(&installed, pod));
     let of_next = sockets[0].clone();
+    let are_heard = [0, 1].map(|which| enforces(&sockets[which]));
+    assert_eq!(are_heard, [false, true], "before the change");
     let both = Never::begin(move || sockets.iter().all(|socket| enforces(socket)));
     let of_first = (NAMESPACE, first.as_str());
     let ends = Watch::of_pod(&cluster, of_first, &["/metadata/deletionTimestamp"]);
