@@ -230,6 +230,7 @@ const REGRESSIONS: &[(&str, &str, Taken)] = &[
     ("outbox", "long-name-not-ascii", Taken::Refused),
     ("outbox", "name-with-query", Taken::Refused),
     ("outbox", "no-status-owed", Taken::Refused),
+    ("runtime", "one-id-dead-and-alive", Taken::Accepted),
 ];
 
 #[test]
