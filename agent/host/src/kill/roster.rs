@@ -28,18 +28,43 @@ pub(super) struct Look {
 
 /// Calls the visitor with each process of a subtree. Allocates nothing.
 pub(super) fn each_process(subtree: BorrowedFd<'_>, visitor: &mut dyn FnMut(i32)) -> Look {
+    each_until(subtree, &mut |pid| {
+        visitor(pid);
+        ControlFlow::Continue(())
+    })
+}
+
+/// Whether nobody is in a subtree, for sure: every list was read to its end. Ends with the first group that has somebody. Allocates
+/// nothing.
+pub(super) fn nobody_in(subtree: BorrowedFd<'_>) -> bool {
+    let mut is_anybody = false;
+    let look = each_until(subtree, &mut |_pid| {
+        is_anybody = true;
+        ControlFlow::Break(())
+    });
+    look.complete && !is_anybody
+}
+
+/// Calls the visitor with each process of a subtree, group by group, until it has broken off in one.
+fn each_until(subtree: BorrowedFd<'_>, visitor: &mut dyn FnMut(i32) -> ControlFlow<()>) -> Look {
     let mut list_error = None;
     let mut first = true;
     let walk: Walk = walk::visit(subtree, MOST_GROUPS, &mut |group| {
         let is_first = std::mem::replace(&mut first, false);
-        match processes_of(group, visitor) {
+        let mut flow = ControlFlow::Continue(());
+        let listed = processes_of(group, &mut |pid| {
+            if visitor(pid).is_break() {
+                flow = ControlFlow::Break(());
+            }
+        });
+        match listed {
             // The group went away while we looked, and its processes before it.
             Ok(()) | Err(Errno::NODEV | Errno::NOENT) => {}
             // A threaded group: the domain above it lists its processes, and that is in the subtree.
             Err(Errno::OPNOTSUPP) if !is_first => {}
             Err(errno) => list_error = list_error.or(Some(errno)),
         }
-        ControlFlow::Continue(())
+        flow
     });
     Look {
         groups: walk.groups,
@@ -47,26 +72,6 @@ pub(super) fn each_process(subtree: BorrowedFd<'_>, visitor: &mut dyn FnMut(i32)
         walk_error: walk.first_error,
         list_error,
     }
-}
-
-/// Whether nobody is in a subtree, for sure: every list was read to its end. Ends at the first process. Allocates nothing.
-pub(super) fn nobody_in(subtree: BorrowedFd<'_>) -> bool {
-    let (mut is_anybody, mut failed, mut first) = (false, false, true);
-    let walk: Walk = walk::visit(subtree, MOST_GROUPS, &mut |group| {
-        let is_first = std::mem::replace(&mut first, false);
-        match processes_of(group, &mut |_pid| is_anybody = true) {
-            Ok(()) | Err(Errno::NODEV | Errno::NOENT) => {}
-            // As above.
-            Err(Errno::OPNOTSUPP) if !is_first => {}
-            Err(_) => failed = true,
-        }
-        if is_anybody {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
-    });
-    !is_anybody && !failed && walk.complete
 }
 
 /// Whether a group's own list has anybody on it; also false where it cannot be read. Allocates nothing.
