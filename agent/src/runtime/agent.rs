@@ -34,8 +34,6 @@ use crate::storage::need::is_wanted;
 const STANDBY: Duration = Duration::from_millis(50);
 /// The same where that could not be taken over although nobody has it: that is told each time.
 const STANDBY_AGAIN: Duration = Duration::from_secs(1);
-/// So long the cluster's last words are waited for; they are over after four seconds.
-const LAST_WORDS: Duration = Duration::from_secs(5);
 /// Who reads the past for somebody may wait for a disk that does not answer: at the end it is waited for so long.
 const LEAVE: Duration = Duration::from_secs(2);
 
@@ -171,16 +169,13 @@ fn take_enforcement_over(running: &Running) -> Duration {
     }
 }
 
-/// Has the cluster told the last words, and waits until it is, or its thread hangs on something else than the server.
+/// Has the cluster told the last words, and waits for them.
 async fn last_words(running: &Running) {
     const MOMENT: Duration = Duration::from_millis(5);
     running.take_leave();
-    let told = async {
-        while !running.has_taken_leave() {
-            tokio::time::sleep(MOMENT).await;
-        }
-    };
-    let _too_late = tokio::time::timeout(LAST_WORDS, told).await;
+    while !running.has_taken_leave() {
+        tokio::time::sleep(MOMENT).await;
+    }
 }
 
 /// What other parts serve beside events, and what of it anybody may see.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use anyhow::Context as _;
 use brink_core::base::Span;
@@ -120,6 +121,8 @@ pub struct Running {
     /// The flight recorder, once it runs. It ends with us; whoever tells of incidents only borrows it.
     pub recorder: Arc<OnceLock<Arc<Recorder>>>,
     threads: Vec<(&'static str, JoinHandle<()>)>,
+    /// Since when the cluster is told the last words.
+    leaving: OnceLock<Instant>,
 }
 
 /// Starts everything.
@@ -228,6 +231,7 @@ fn prepare(config: &AgentConfig) -> anyhow::Result<Running> {
         recorder: around.recorder,
         takeover: Mutex::default(),
         threads,
+        leaving: OnceLock::new(),
     };
     running.keep_disks(config)?;
     Ok(running)

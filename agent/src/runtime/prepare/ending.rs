@@ -31,18 +31,21 @@ impl Running {
         if let Some(cluster) = &self.cluster {
             cluster.stop();
         }
+        self.leaving.get_or_init(Instant::now);
     }
 
-    /// Whether they are told, or never will be.
+    /// Whether they are told, never will be, or have been waited for long enough.
     pub fn has_taken_leave(&self) -> bool {
-        self.is_over(KUBE)
+        let since = self.leaving.get();
+        self.is_over(KUBE) || since.is_some_and(|since| since.elapsed() >= LEAVE)
     }
 
     /// Ends everything; nothing is left in the kernel.
     pub fn stop(mut self) {
         self.take_leave();
-        let until = Instant::now() + LEAVE;
-        self.wait_until(until, Self::has_taken_leave);
+        while !self.has_taken_leave() {
+            sleep(STEP);
+        }
         self.stop_keeper.stop(&self.disks);
         self.bell.stop();
         let guard = self.thread(GUARD);
