@@ -15,6 +15,7 @@ pub mod forensics;
 pub mod guard;
 pub mod ledger;
 pub mod metrics;
+pub mod node_name;
 pub mod oom_scores;
 pub mod page;
 pub mod pod;

@@ -7,7 +7,6 @@
 
 pub mod client;
 pub mod configz;
-pub mod node;
 pub mod outbox;
 pub mod pause;
 pub mod pods;

@@ -33,7 +33,6 @@ use tracing::error;
 
 pub use changes::Heard;
 pub use losses::RingLosses;
-pub use start::machine_name;
 pub use workloads::qos_word;
 
 use crate::config::Events;

@@ -1,8 +1,7 @@
 //! Starting to tell: who tells, numbers that go on over restarts, and the first event of the run.
 
-use std::path::Path;
+use std::env;
 use std::time::Duration;
-use std::{env, fs};
 
 use anyhow::Context as _;
 use brink_host::clock::{self, BootId, ClockPair};
@@ -12,7 +11,7 @@ use tracing::warn;
 
 use super::Telling;
 use crate::config::{AgentConfig, Kubernetes};
-use crate::guard;
+use crate::{guard, node_name};
 
 /// The file in the state directory that numbers are reserved in.
 const NUMBERS: &str = "events.numbers";
@@ -34,10 +33,10 @@ impl Telling {
         }
         let path = config.paths.state_dir.join(NUMBERS);
         let identity = Identity {
-            node: node_name(
+            node: told_name(
                 &config.kubernetes,
-                env::var("NODE_NAME").ok(),
-                &machine_name(&config.paths.root),
+                env::var("NODE_NAME").ok().as_deref(),
+                &node_name::of_machine(&config.paths.root),
             ),
             boot_id: boot.to_string(),
         };
@@ -79,20 +78,13 @@ fn report(found: &Found) {
 }
 
 /// What the node is called in events: in a cluster as there, since the machine's name is that of the pod where the agent runs in one.
-fn node_name(kubernetes: &Kubernetes, variable: Option<String>, machine: &str) -> String {
+fn told_name(kubernetes: &Kubernetes, variable: Option<&str>, machine: &str) -> String {
     if !kubernetes.enabled {
         return machine.to_owned();
     }
-    let given = kubernetes.node_name.clone().into_iter().chain(variable);
-    let mut given = given.map(|name| name.trim().to_owned());
-    let name = given.find(|name| !name.is_empty());
-    name.unwrap_or_else(|| machine.to_lowercase())
-}
-
-/// The machine's name, as the kernel has it; empty where it cannot be read.
-pub fn machine_name(root: &Path) -> String {
-    let name = fs::read_to_string(root.join("proc/sys/kernel/hostname"));
-    name.map_or_else(|_| String::new(), |name| name.trim().to_owned())
+    let found = node_name::of_cluster(kubernetes.node_name.as_deref(), variable, machine);
+    // One that the API server is not asked by is told as it was given.
+    found.unwrap_or_else(|error| error.name)
 }
 
 #[cfg(test)]
@@ -113,7 +105,7 @@ mod tests {
                 node_name: configured.map(str::to_owned),
                 ..Kubernetes::default()
             };
-            let told = node_name(&kubernetes, variable.map(str::to_owned), "Machine");
+            let told = told_name(&kubernetes, variable, "Machine");
             assert_eq!(told, expected, "{configured:?} {variable:?}");
         }
     }

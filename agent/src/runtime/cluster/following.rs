@@ -9,7 +9,6 @@ use std::time::Duration;
 use anyhow::Context as _;
 use brink_kube::client::Access;
 use brink_kube::configz::ask;
-use brink_kube::node;
 use brink_kube::pods::follow::{self, Follow};
 use brink_kube::pods::{Pods, Standing};
 use brink_kube::watch::Streaming;
@@ -27,11 +26,11 @@ use crate::config::{AgentConfig, Kubernetes, StreamingLists};
 use crate::control::protocol::KubernetesView;
 use crate::disks::answer::{AsksApi, PodIs};
 use crate::guard::ports::{Evicted, Ports};
+use crate::node_name;
 use crate::runtime::deliver::speaker::Speaker;
 use crate::runtime::deliver::tasks::Tasks;
 use crate::runtime::deliver::{self, Deliver, Tell as _};
 use crate::runtime::process::spawn;
-use crate::telling::machine_name;
 
 /// How long the last words to the cluster may take.
 const LAST_WORDS: Duration = Duration::from_secs(4);
@@ -280,8 +279,8 @@ fn access(kubernetes: &Kubernetes) -> Access {
 fn node_name(kubernetes: &Kubernetes, root: &Path) -> anyhow::Result<String> {
     let variable = env::var("NODE_NAME").ok();
     // One that cannot be read is no name, and only told where none is given.
-    let hostname = machine_name(root);
-    Ok(node::name(
+    let hostname = node_name::of_machine(root);
+    Ok(node_name::of_cluster(
         kubernetes.node_name.as_deref(),
         variable.as_deref(),
         &hostname,

@@ -1,4 +1,7 @@
-//! What this node is called in the cluster.
+//! What this node is called: by its kernel, and in the cluster.
+
+use std::fs;
+use std::path::Path;
 
 /// The longest name of a node.
 const LONGEST: usize = 253;
@@ -15,11 +18,17 @@ pub struct NodeNameError {
     pub origin: &'static str,
 }
 
-/// The name: as configured, or else the variable `NODE_NAME`, or else the machine's own name as the kubelet takes it.
+/// The machine's name, as the kernel has it; empty where it cannot be read.
+pub fn of_machine(root: &Path) -> String {
+    let name = fs::read_to_string(root.join("proc/sys/kernel/hostname"));
+    name.map_or_else(|_| String::new(), |name| name.trim().to_owned())
+}
+
+/// Its name in the cluster: as configured, or else the variable `NODE_NAME`, or else the machine's own name as the kubelet takes it.
 ///
 /// # Errors
 /// [`NodeNameError`], as the name becomes part of what the API server is asked.
-pub fn name(
+pub fn of_cluster(
     configured: Option<&str>,
     variable: Option<&str>,
     hostname: &str,
@@ -58,7 +67,7 @@ mod tests {
     fn the_first_that_is_given_counts() {
         let check = |configured, variable, hostname, expected| {
             assert_eq!(
-                name(configured, variable, hostname).as_deref(),
+                of_cluster(configured, variable, hostname).as_deref(),
                 Ok(expected)
             );
         };
@@ -71,7 +80,7 @@ mod tests {
     #[test]
     fn what_is_no_name_is_refused_with_its_origin() {
         let check = |configured, variable, hostname, origin| {
-            let error = name(configured, variable, hostname).unwrap_err();
+            let error = of_cluster(configured, variable, hostname).unwrap_err();
             assert_eq!(error.origin, origin);
         };
         check(Some("a,b"), None, "c", "kubernetes.nodeName");
