@@ -34,6 +34,7 @@ mod order;
 mod parity;
 mod replaced;
 mod running;
+mod running_pod;
 mod sampler;
 mod soft;
 mod statics;

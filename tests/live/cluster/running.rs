@@ -228,6 +228,17 @@ impl Agent {
         told.is_some_and(|told| told.status == "told" && told.event == "told")
     }
 
+    /// Waits until both are.
+    #[track_caller]
+    pub(crate) fn wait_told(&self, uid: &str) {
+        assert!(
+            holds_in_time(|| self.has_told(uid)),
+            "{:#?}\n{}",
+            self.decisions(),
+            self.log()
+        );
+    }
+
     /// Whether the pod's eviction is still to be told.
     pub(crate) fn waits(&self, uid: &str) -> bool {
         let told = self.decision(uid).and_then(|record| record.kubernetes);

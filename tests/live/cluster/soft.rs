@@ -1,7 +1,6 @@
 //! Soft thresholds on a real kubelet: who goes for one is asked to end first, and has the smaller of two graces for that.
 
 use std::fs;
-use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -9,16 +8,17 @@ use brink_core::base::{Format, Quantity};
 use brink_tests::slowed;
 use serde_json::{Value, json};
 
+use crate::LAST_WORD;
 use crate::agent::knows;
 use crate::leak::wait_for_room;
-use crate::manifest::{GO, waiting};
+use crate::manifest::waiting;
 use crate::running::{Agent, ROOM};
+use crate::running_pod::RunningPod;
 use crate::support::{
-    Cluster, PODS, Pod, available, groups_beside, holds_in_time, pids_in, read_inside, write_inside,
+    Cluster, PODS, available, groups_beside, holds_in_time, pids_in, read_inside,
 };
 use crate::told::{condition, events, is_failed};
 use crate::watch::Watch;
-use crate::{LAST_WORD, group_of, wait_running};
 
 /// The grace that the node grants at the most, in seconds.
 const MOST: u64 = 3;
@@ -69,52 +69,34 @@ fn deaf(grace: u64) -> Value {
     pod
 }
 
-/// A pod that runs, and where.
-struct Running<'a> {
-    pod: Pod<'a>,
-    uid: String,
-    group: PathBuf,
+/// Waits for the word of its first SIGTERM, and then for the end of its processes; says how much later that was.
+fn lives_on(one: &RunningPod<'_>, agent: &Agent) -> Duration {
+    let mut asked = None;
+    let is_asked = || {
+        asked = read_inside(&one.group, WORD)
+            .as_deref()
+            .and_then(first_number);
+        asked.is_some()
+    };
+    assert!(
+        holds_in_time(is_asked),
+        "nobody has asked {}\n{}",
+        one.pod.name,
+        agent.log()
+    );
+    assert!(
+        holds_in_time(|| pids_in(&one.group).is_empty()),
+        "{} is not killed\n{}",
+        one.pod.name,
+        agent.log()
+    );
+    let uptime = fs::read_to_string(UPTIME).unwrap();
+    let ended = first_number(&uptime).unwrap();
+    Duration::from_secs_f64(ended - asked.unwrap())
 }
 
-impl<'a> Running<'a> {
-    fn new(pod: Pod<'a>) -> Self {
-        let found = wait_running(&pod);
-        Self {
-            uid: found["metadata"]["uid"].as_str().unwrap().to_owned(),
-            group: group_of(&found),
-            pod,
-        }
-    }
-
-    /// Waits for the word of its first SIGTERM, and then for the end of its processes; says how much later that was.
-    fn lives_on(&self, agent: &Agent) -> Duration {
-        let mut asked = None;
-        let is_asked = || {
-            asked = read_inside(&self.group, WORD)
-                .as_deref()
-                .and_then(first_number);
-            asked.is_some()
-        };
-        assert!(
-            holds_in_time(is_asked),
-            "nobody has asked {}\n{}",
-            self.pod.name,
-            agent.log()
-        );
-        assert!(
-            holds_in_time(|| pids_in(&self.group).is_empty()),
-            "{} is not killed\n{}",
-            self.pod.name,
-            agent.log()
-        );
-        let uptime = fs::read_to_string(UPTIME).unwrap();
-        let ended = first_number(&uptime).unwrap();
-        Duration::from_secs_f64(ended - asked.unwrap())
-    }
-
-    fn is_apart(&self) -> bool {
-        !self.group.exists() && groups_beside(&self.group).is_empty()
-    }
+fn is_apart(one: &RunningPod<'_>) -> bool {
+    !one.group.exists() && groups_beside(&one.group).is_empty()
 }
 
 fn first_number(text: &str) -> Option<f64> {
@@ -153,7 +135,7 @@ fn check_record(agent: &Agent, uid: &str, grace: Duration) {
 }
 
 /// What is told of it is what is told of any other eviction, once.
-fn check_words(cluster: &Cluster, agent: &Agent, one: &Running<'_>, told: &[String]) {
+fn check_words(cluster: &Cluster, agent: &Agent, one: &RunningPod<'_>, told: &[String]) {
     let record = agent.decision(&one.uid).unwrap();
     let posted = events(cluster, &one.uid, "Evicted");
     assert_eq!(posted.len(), 1, "{posted:#?}");
@@ -202,7 +184,7 @@ fn check_words(cluster: &Cluster, agent: &Agent, one: &Running<'_>, told: &[Stri
 fn a_soft_crossing_asks_first_and_kills_when_the_smaller_grace_is_over() {
     let cluster = cluster!(with_pods_here);
     let made = GRACES.map(|(own, granted)| (cluster.pod(&deaf(own)), granted));
-    let victims = made.map(|(pod, granted)| (Running::new(pod), Duration::from_secs(granted)));
+    let victims = made.map(|(pod, granted)| (RunningPod::new(pod), Duration::from_secs(granted)));
     let selector = format!("brink-test={LABEL}");
     let of_both = ("labelSelector", selector.as_str());
     let phases = Watch::of(&cluster, of_both, &FIELDS);
@@ -214,8 +196,8 @@ fn a_soft_crossing_asks_first_and_kills_when_the_smaller_grace_is_over() {
     let before = available();
     for (victim, grace) in &victims {
         wait_for_room(before, &agent);
-        write_inside(&victim.group, GO, "go");
-        let lived = victim.lives_on(&agent);
+        victim.begin();
+        let lived = lives_on(victim, &agent);
         println!("{}: dead {lived:.2?} after SIGTERM", victim.pod.name);
         assert!(
             lived + slowed(WRITTEN_LATE) > *grace && lived < *grace + slowed(SEEN_LATE),
@@ -233,7 +215,7 @@ fn a_soft_crossing_asks_first_and_kills_when_the_smaller_grace_is_over() {
     }
     for (victim, _) in &victims {
         assert!(
-            holds_in_time(|| victim.is_apart()),
+            holds_in_time(|| is_apart(victim)),
             "{}",
             victim.pod.described()
         );

@@ -156,12 +156,7 @@ fn a_static_pod_is_known_by_the_hash_of_its_manifest_and_lives_through_a_crossin
     assert!(holds_in_time(|| knows(&agent, &beside)), "{}", agent.log());
     let processes = pids_in(&group);
     write_inside(&group_of(&taker), GO, "go");
-    assert!(
-        holds_in_time(|| agent.has_told(uid)),
-        "{:#?}\n{}",
-        agent.decisions(),
-        agent.log()
-    );
+    agent.wait_told(uid);
     let record = agent.decision(uid).unwrap();
     let ranked: Vec<&str> = record.ranking.iter().map(|one| one.uid.as_str()).collect();
     assert_eq!(ranked, [uid], "{record:#?}");

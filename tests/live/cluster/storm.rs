@@ -1,7 +1,7 @@
 //! A storm while the API server is away: afterwards every eviction is told once, and of the kernel's kills few events count all.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread::{self, JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
@@ -12,13 +12,14 @@ use brink_tests::skip;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use crate::LAST_WORD;
 use crate::kubelet::Held;
-use crate::manifest::{GO, leaking, waiting};
+use crate::manifest::{leaking, waiting};
 use crate::running::Agent;
-use crate::support::{Cluster, NODE, Pod, available, holds_in_time, write_inside};
+use crate::running_pod::RunningPod;
+use crate::support::{Cluster, NODE, Pod, available, holds_in_time};
 use crate::told::{condition, events, is_failed};
 use crate::watch::Watch;
-use crate::{LAST_WORD, group_of, wait_running};
 
 const MIB: u64 = 1 << 20;
 
@@ -85,28 +86,6 @@ fn bomber(kills: u64) -> Value {
     waiting(&name, &[&script], &resources)
 }
 
-/// A pod that runs, and where.
-struct Running<'a> {
-    pod: Pod<'a>,
-    uid: String,
-    group: PathBuf,
-}
-
-impl<'a> Running<'a> {
-    fn new(pod: Pod<'a>) -> Self {
-        let found = wait_running(&pod);
-        Self {
-            uid: found["metadata"]["uid"].as_str().unwrap().to_owned(),
-            group: group_of(&found),
-            pod,
-        }
-    }
-
-    fn begin(&self) {
-        write_inside(&self.group, GO, "go");
-    }
-}
-
 /// What the kernel itself has counted of its kills in a group.
 fn kernel_kills(group: &Path) -> u64 {
     let text = fs::read_to_string(group.join("memory.oom_control")).unwrap();
@@ -142,7 +121,7 @@ fn deafness(agent: &Agent) -> Option<String> {
 }
 
 /// The storm: the kernel kills in one pod all the time, and one after the other the others are evicted.
-fn rage(storm: Storm, agent: &Agent, victims: &[Running<'_>], bomber: &Running<'_>) {
+fn rage(storm: Storm, agent: &Agent, victims: &[RunningPod<'_>], bomber: &RunningPod<'_>) {
     let began = Instant::now();
     let before = available();
     // A server that stands still would keep whoever asks it waiting.
@@ -177,8 +156,8 @@ fn rage(storm: Storm, agent: &Agent, victims: &[Running<'_>], bomber: &Running<'
 }
 
 /// One order, one condition, one event, and the kubelet's reason when it was written.
-fn check_once(cluster: &Cluster, agent: &Agent, victim: &Running<'_>, told: &[String]) {
-    let Running { pod, uid, .. } = victim;
+fn check_once(cluster: &Cluster, agent: &Agent, victim: &RunningPod<'_>, told: &[String]) {
+    let RunningPod { pod, uid, .. } = victim;
     let decisions = agent.decisions();
     let orders = decisions.iter().filter(|record| record.victim.uid == *uid);
     assert_eq!(orders.count(), 1, "{decisions:#?}");
@@ -194,7 +173,7 @@ fn check_once(cluster: &Cluster, agent: &Agent, victim: &Running<'_>, told: &[St
 }
 
 /// Each of the kernel's kills is counted by one event, and there are few of them.
-fn check_kills(storm: Storm, cluster: &Cluster, agent: &Agent, bomber: &Running<'_>) {
+fn check_kills(storm: Storm, cluster: &Cluster, agent: &Agent, bomber: &RunningPod<'_>) {
     let posted = || events(cluster, &bomber.uid, "OOMKilled");
     let count = |events: &[Value]| -> u64 {
         let counts = events.iter().map(|event| event["count"].as_u64().unwrap());
@@ -241,7 +220,7 @@ fn check_numbers(
     storm: Storm,
     told: &[Event],
     kept: &[Event],
-    (victims, bomber): (&[Running<'_>], &Running<'_>),
+    (victims, bomber): (&[RunningPod<'_>], &RunningPod<'_>),
 ) {
     let gaps = told
         .windows(2)
@@ -291,8 +270,8 @@ fn check(storm: Storm) {
     let pods: Vec<Pod<'_>> = (0..storm.victims)
         .map(|number| cluster.pod(&leaker(number)))
         .collect();
-    let bomber = Running::new(cluster.pod(&bomber(storm.kills)));
-    let victims: Vec<Running<'_>> = pods.into_iter().map(Running::new).collect();
+    let bomber = RunningPod::new(cluster.pod(&bomber(storm.kills)));
+    let victims: Vec<RunningPod<'_>> = pods.into_iter().map(RunningPod::new).collect();
     let phases = Watch::of(
         &cluster,
         ("labelSelector", "brink-test=storm"),

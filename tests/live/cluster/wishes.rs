@@ -101,12 +101,7 @@ fn a_critical_pod_is_passed_over_and_what_pods_ask_for_counts_where_the_node_say
     assert!(holds_in_time(|| knows(&agent, &foreign)), "{}", agent.log());
 
     write_inside(&group_of(&found), GO, "go");
-    assert!(
-        holds_in_time(|| agent.has_told(uid)),
-        "{:#?}\n{}",
-        agent.decisions(),
-        agent.log()
-    );
+    agent.wait_told(uid);
     let record = agent.decision(uid).unwrap();
     let place = |one: &RankedWorkload| {
         let (name, preference) = (one.full_name(), one.preference_words());

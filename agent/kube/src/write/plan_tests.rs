@@ -251,15 +251,21 @@ fn a_burst_of_refusals_is_waited_for_once() {
     assert!(until <= at(0) + Span::from_millis(750), "{until:?}");
 }
 
+/// Twenty that were refused all the time since they came.
+fn refused_for_an_hour(of: Scope) -> Plan {
+    let mut plan = Plan::new("node-a", 7);
+    for order in 0..20 {
+        plan.add(entry(order), at(0));
+    }
+    asked(&mut plan, at(0), Span::from_secs(3600), &refused(of));
+    plan
+}
+
 #[test]
 fn a_right_that_was_given_has_all_told_at_once() {
     let hour = Span::from_secs(3600);
     for of in [Scope::Act, Scope::Account] {
-        let mut plan = Plan::new("node-a", 7);
-        for order in 0..20 {
-            plan.add(entry(order), at(0));
-        }
-        asked(&mut plan, at(0), hour, &refused(of));
+        let mut plan = refused_for_an_hour(of);
         assert!(plan.is_refused(), "{of:?}");
         // By then one that is new waits as well.
         plan.add(entry(20), at(0) + hour);
@@ -306,11 +312,7 @@ fn what_is_refused_of_one_kind_is_told_of_another() {
 fn another_account_is_tried_at_once_and_once() {
     let hour = Span::from_secs(3600);
     for of in [Scope::Act, Scope::Account] {
-        let mut plan = Plan::new("node-a", 7);
-        for order in 0..20 {
-            plan.add(entry(order), at(0));
-        }
-        asked(&mut plan, at(0), hour, &refused(of));
+        let mut plan = refused_for_an_hour(of);
         plan.ask_again();
         let soon = asked(&mut plan, at(0) + hour, span(SELDOM), &refused(of));
         assert_eq!(soon, [at(0) + hour], "{of:?}");
