@@ -1,5 +1,7 @@
 //! Carries a plan out, step by step: each removal only after one more look, all of it within one deadline.
 
+use std::collections::VecDeque;
+
 use brink_core::base::Moment;
 use brink_core::node::reclaim::Reclaim;
 use tokio::time::{Instant, timeout_at};
@@ -9,7 +11,7 @@ use crate::fault::CriError;
 use crate::plan::{
     DeadContainer, Fates, Known, Policy, Stays, UnusedImage, dead_containers, judge, unused_images,
 };
-use crate::state::{Layers, Standing};
+use crate::state::{Layers, Standing, State};
 use crate::usage::Records;
 
 /// What is to be done, and within which bounds.
@@ -173,23 +175,36 @@ impl<R: Runtime> Acting<'_, R> {
             layers: &layers,
             now: (self.order.clock)(),
         };
-        for dead in dead_containers(&state, self.order.policy, &known) {
-            self.remove_container(dead).await?;
+        let policy = self.order.policy;
+        let planned = |state: &State| dead_containers(state, policy, &known);
+        let mut left = VecDeque::from(planned(&state));
+        while let Some(dead) = left.pop_front() {
+            let Some(state) = self.remove_container(dead).await? else {
+                continue;
+            };
+            // Where somebody else has removed the newest of a name meanwhile, the next one is to be kept in its stead.
+            self.leave_to_kubelet(state.is_kubelets())?;
+            let still = planned(&state);
+            left.retain(|one| still.iter().any(|same| same.id == one.id));
         }
         Ok(())
     }
 
-    async fn remove_container(&mut self, dead: DeadContainer) -> Result<(), Stop> {
+    /// Removes one, and says what the runtime holds where that had to be asked for.
+    async fn remove_container(&mut self, dead: DeadContainer) -> Result<Option<State>, Stop> {
         let standing = self.in_time(self.runtime.standing(&dead.id)).await;
         let spared = match standing {
             Ok(Some(Standing::Exited)) => None,
             Ok(Some(standing)) => Some(Spared::Alive(standing)),
             Ok(None) => Some(Spared::Gone),
-            Err(stop) => return self.refuse(Target::Container(dead), stop),
+            Err(stop) => {
+                self.refuse(Target::Container(dead), stop)?;
+                return Ok(None);
+            }
         };
         if let Some(spared) = spared {
             self.report.spared.push((Target::Container(dead), spared));
-            return Ok(());
+            return Ok(None);
         }
         let removed = self.in_time(self.runtime.remove_container(&dead.id)).await;
         self.note(Target::Container(dead), removed).await
@@ -236,7 +251,8 @@ impl<R: Runtime> Acting<'_, R> {
         let removed = self
             .in_time(self.runtime.remove_image(&image.id, &image.handler))
             .await;
-        self.note(Target::Image(image), removed).await
+        self.note(Target::Image(image), removed).await?;
+        Ok(())
     }
 
     fn leave_to_kubelet(&self, is_kubelets: bool) -> Result<(), Stop> {
@@ -261,18 +277,22 @@ impl<R: Runtime> Acting<'_, R> {
     }
 
     /// A removal that is not answered in time is no more than that one's, as long as the runtime answers when it is asked what it
-    /// holds: the kubelet goes on as well.
-    async fn note(&mut self, target: Target, removed: Result<(), Stop>) -> Result<(), Stop> {
+    /// holds, which is the result then: the kubelet goes on as well.
+    async fn note(
+        &mut self,
+        target: Target,
+        removed: Result<(), Stop>,
+    ) -> Result<Option<State>, Stop> {
         match removed {
             Ok(()) => {
                 self.report.removed.push(target);
-                Ok(())
+                Ok(None)
             }
             Err(Stop::Lost(error @ CriError::Hung { .. })) => {
                 self.report.refused.push((target, error));
-                self.in_time(self.runtime.read()).await.map(drop)
+                self.in_time(self.runtime.read()).await.map(Some)
             }
-            Err(stop) => self.refuse(target, stop),
+            Err(stop) => self.refuse(target, stop).map(|()| None),
         }
     }
 

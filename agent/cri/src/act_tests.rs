@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::fake::{Change, Fake, Plays, container, image};
 use crate::plan::tests::{any_state, fate};
-use crate::state::State;
+use crate::state::{Container, State};
 
 const BOTH: [Reclaim; 2] = [Reclaim::DeadContainers, Reclaim::UnusedImages];
 
@@ -149,6 +149,38 @@ async fn a_removal_that_is_given_up_is_of_that_one_alone_while_the_runtime_answe
     assert!(matches!(report.ended, Ended::Lost(CriError::Hung { .. })));
     assert_eq!(names(&report.removed), ["a", "b"]);
     assert_eq!(fake.asked().len(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_newest_that_is_left_is_kept_where_somebody_else_removes_the_one_that_was_to_stay() {
+    let dead = |id: &str, pod: &str| container(id, pod, Standing::Exited, &["i"]);
+    let state = State {
+        containers: vec![
+            dead("over", "over"),
+            dead("old", "live"),
+            Container {
+                attempt: 1,
+                ..dead("newer", "live")
+            },
+            Container {
+                attempt: 2,
+                ..dead("newest", "live")
+            },
+        ],
+        ..State::default()
+    };
+    // The first removal is given up, and when the runtime is asked what it holds then, the newest is gone.
+    let plays = vec![
+        Plays::Answers,
+        Plays::Answers,
+        Plays::Answers,
+        Plays::GivenUp,
+        Plays::Changes(Change::LosesContainer(3)),
+    ];
+    let fake = Fake::new(state, plays);
+    let report = act_on(&fake, &Policy::default(), |_, _| false).await;
+    assert_eq!(fake.crimes(), [""; 0]);
+    assert_eq!(names(&report.removed), ["old"], "{report:?}");
 }
 
 #[tokio::test(start_paused = true)]
