@@ -54,16 +54,23 @@ impl<A: Around> Postman<A> {
     /// Tells what comes, and what was left in the outbox once it is ours.
     pub async fn run(mut self) {
         let mut plan = Plan::new(&self.node, self.seed);
+        let mut has_new = false;
         loop {
             let due = self.around.wake();
             while let Ok(entry) = self.new.try_recv() {
                 self.take(&mut plan, entry);
+                has_new = true;
             }
-            self.look(&mut plan);
-            if plan.is_refused() && self.door.has_changed() {
-                plan.ask_again();
+            // Whoever has just been killed is told of before all others are looked at.
+            let mut next = plan.next(self.around.now());
+            if !(std::mem::take(&mut has_new) && matches!(next, Next::Do(..))) {
+                self.look(&mut plan);
+                if plan.is_refused() && self.door.has_changed() {
+                    plan.ask_again();
+                }
+                next = plan.next(self.around.now());
             }
-            let next = match plan.next(self.around.now()) {
+            let next = match next {
                 Next::Do(key, act) => {
                     self.act(&mut plan, &key, act).await;
                     continue;
@@ -76,7 +83,10 @@ impl<A: Around> Postman<A> {
             let wait = Duration::from_nanos(u64::try_from(wait).unwrap_or(0));
             tokio::select! {
                 entry = self.new.recv() => match entry {
-                    Some(entry) => self.take(&mut plan, entry),
+                    Some(entry) => {
+                        self.take(&mut plan, entry);
+                        has_new = true;
+                    }
                     None => return,
                 },
                 changed = self.pods.changed() => match changed {

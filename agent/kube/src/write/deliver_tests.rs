@@ -18,7 +18,10 @@ const EVENT: &str = "POST /api/v1/namespaces/shop/events";
 /// A node: its clock is the test's, and its pods are as the test says.
 struct Node {
     began: Instant,
+    fake: Fake,
     seen: Mutex<Seen>,
+    /// How many requests there had been at each look at a pod.
+    looks: Mutex<Vec<usize>>,
     told: Mutex<Vec<Told>>,
 }
 
@@ -29,6 +32,7 @@ impl Around for Node {
     }
 
     fn seen(&self, _uid: &str) -> Seen {
+        self.looks.lock().unwrap().push(self.fake.lines().len());
         *self.seen.lock().unwrap()
     }
 
@@ -59,7 +63,9 @@ impl Scene {
         let (pods, changes) = watch::channel(0);
         let node = Arc::new(Node {
             began: Instant::now(),
+            fake: fake.clone(),
             seen: Mutex::new(Seen::Unknown),
+            looks: Mutex::default(),
             told: Mutex::default(),
         });
         let postman = Postman {
@@ -129,6 +135,22 @@ fn scene() -> (tempfile::TempDir, Fake, Scene) {
     let fake = Fake::default();
     let scene = Scene::start(folder.path(), &fake);
     (folder, fake, scene)
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_just_been_killed_is_told_of_before_all_others_are_looked_at() {
+    let (_folder, fake, scene) = scene();
+    scene.put(entry(1)).await;
+    scene
+        .until("the first is told", || fake.lines().len() == 2)
+        .await;
+    scene.node.looks.lock().unwrap().clear();
+    scene.put(entry(2)).await;
+    scene
+        .until("the second is told", || fake.lines().len() == 4)
+        .await;
+    assert_eq!(scene.node.looks.lock().unwrap().first(), Some(&3));
+    scene.end().await;
 }
 
 #[tokio::test(start_paused = true)]

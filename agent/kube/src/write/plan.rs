@@ -120,7 +120,8 @@ impl Plan {
     }
 
     /// What is to be done: statuses before events, since a kubelet starts again what has died; then what was missed less often,
-    /// as one that a server never takes must not keep the others waiting; then what was refused less often; then the oldest.
+    /// as one that a server never takes must not keep the others waiting; then what was refused less often; then what was never
+    /// written before what is written once more; then the oldest.
     pub fn next(&self, now: Moment) -> Next {
         let closed = self.closed.unwrap_or(Moment::START);
         let forbidden = &self.forbidden;
@@ -135,7 +136,10 @@ impl Plan {
             })
         });
         let due = wanted.clone().filter(|(_, _, at)| *at <= now);
-        let rank = |owed: &Owed, act| (act == Act::Event, owed.misses(), owed.refused());
+        let rank = |owed: &Owed, act| {
+            let is_again = act != Act::Event && owed.is_written();
+            (act == Act::Event, owed.misses(), owed.refused(), is_again)
+        };
         // Of equals the first, which is the oldest.
         if let Some((owed, act, _)) = due.min_by_key(|(owed, act, _)| rank(owed, *act)) {
             return Next::Do(owed.entry.key.clone(), act);

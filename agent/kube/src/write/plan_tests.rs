@@ -98,6 +98,25 @@ fn statuses_go_before_events_and_the_oldest_first() {
 }
 
 #[test]
+fn what_was_never_written_goes_before_what_is_written_once_more() {
+    let mut plan = Plan::new("node-a", 7);
+    plan.add(entry(1), at(0));
+    for _ in 0..2 {
+        settle(&mut plan, at(0), Verdict::Done(Some(5)));
+    }
+    // A kubelet writes over the first, while the second is killed.
+    plan.look(|_| there(false, 6), at(0));
+    plan.add(entry(2), at(1000));
+    let mut done = Vec::new();
+    for _ in 0..2 {
+        let (key, act) = due(&plan, at(1000));
+        plan.settle(&key, act, Verdict::Done(Some(7)), at(1000));
+        done.push((key == entry(1).key, act));
+    }
+    assert_eq!(done, [(false, Act::Status), (true, Act::Status)]);
+}
+
+#[test]
 fn a_server_that_is_away_is_asked_once_for_all_and_less_and_less_often() {
     let mut plan = Plan::new("node-a", 7);
     plan.add(entry(1), at(0));

@@ -30,7 +30,7 @@ use crate::node_name;
 use crate::runtime::deliver::speaker::Speaker;
 use crate::runtime::deliver::tasks::Tasks;
 use crate::runtime::deliver::{self, Deliver, Tell as _};
-use crate::runtime::process::spawn;
+use crate::runtime::process::{hurried, spawn};
 
 /// How long the last words to the cluster may take.
 const LAST_WORDS: Duration = Duration::from_secs(4);
@@ -129,7 +129,7 @@ impl Cluster {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
-        spawn("brink-kube", move || {
+        let body = move || {
             ports.wait_for_first_look();
             runtime.block_on(async {
                 let telling = async {
@@ -164,7 +164,9 @@ impl Cluster {
             });
             // A plugin for credentials that hangs must not keep the agent from its end.
             runtime.shutdown_background();
-        })
+        };
+        // A kubelet that has not heard of an eviction starts again who was killed.
+        spawn("brink-kube", move || hurried(body))
     }
 
     /// This agent enforces now, and tells what the one before it left, and of those it `evicted` lately.
