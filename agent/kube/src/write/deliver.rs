@@ -176,11 +176,17 @@ impl<A: Around> Postman<A> {
             (Act::Look | Act::Status, _) => request::pod_metadata(&entry.pod),
         };
         let uid = entry.pod.uid.clone();
-        let verdict = match ready {
-            Ok(ready) => Verdict::of(act, &uid, &self.door.ask(Ok(ready)).await),
-            Err(error) => Verdict::Never(End::Refused(format!("no such name: {error}"))),
+        let told = match ready {
+            Ok(ready) => {
+                let verdict = Verdict::of(act, &uid, &self.door.ask(Ok(ready)).await);
+                plan.settle(key, act, verdict, self.around.now())
+            }
+            Err(error) => {
+                let end = End::Refused(format!("no such name: {error}"));
+                plan.give_up(key, act, end)
+            }
         };
-        if let Some(told) = plan.settle(key, act, verdict, self.around.now()) {
+        if let Some(told) = told {
             self.keep(&told);
         }
     }

@@ -317,3 +317,22 @@ async fn a_name_that_is_none_is_refused_here() {
     assert_eq!(fake.lines(), Vec::<String>::new());
     scene.end().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_is_none_is_no_proof_of_a_right() {
+    let (_folder, fake, scene) = scene();
+    let forbidden = serde_json::json!({ "reason": "Forbidden", "message": "pods \"web\" is forbidden: User \"brink\" cannot patch resource \"pods/status\"" });
+    fake.always(Some(Plays::Says(403, forbidden)));
+    scene.put(entry(1)).await;
+    scene
+        .until("it is refused", || fake.lines().len() == 1)
+        .await;
+    let mut odd = entry(2);
+    odd.pod.namespace = "a b".to_owned();
+    scene.put(odd).await;
+    scene
+        .until("it is over", || scene.files.waiting() == 1)
+        .await;
+    assert_eq!(fake.lines(), [STATUS], "the other one waits as it did");
+    scene.end().await;
+}

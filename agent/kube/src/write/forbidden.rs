@@ -24,6 +24,8 @@ pub(super) struct Forbidden {
 struct Gate {
     /// Nobody asks before then; none where nothing is refused.
     closed: Option<Moment>,
+    /// What was said when it was closed last.
+    why: String,
     /// How many were refused for the first time since something of this kind went through.
     found: u32,
     backoff: Backoff,
@@ -34,6 +36,7 @@ impl Forbidden {
     pub(super) fn new(node: &str, seed: u64) -> Self {
         let gate = || Gate {
             closed: None,
+            why: String::new(),
             found: 0,
             backoff: Backoff::new(node, seed),
         };
@@ -47,27 +50,40 @@ impl Forbidden {
 
     /// From when on that may be asked, by one that was refused before or not.
     pub(super) fn opens(&self, act: Act, was_refused: bool) -> Moment {
+        let shut = self.shut(act, was_refused);
+        shut.map_or(Moment::START, |(until, _)| until)
+    }
+
+    /// What was said to others for which that is not asked now; none where it is.
+    pub(super) fn why(&self, act: Act, was_refused: bool, now: Moment) -> Option<&str> {
+        let (until, why) = self.shut(act, was_refused)?;
+        (until > now).then_some(why)
+    }
+
+    /// Until when that is not asked, and why.
+    fn shut(&self, act: Act, was_refused: bool) -> Option<(Moment, &str)> {
         let gate = match act {
             Act::Status => &self.status,
             Act::Look => &self.look,
             Act::Event => &self.event,
         };
         let is_tried = !was_refused && gate.found < CONVINCING;
-        let closed = gate.closed.filter(|_| !is_tried);
-        closed.max(self.account.closed).unwrap_or(Moment::START)
+        let own = gate.shut().filter(|_| !is_tried);
+        let both = own.into_iter().chain(self.account.shut());
+        both.max_by_key(|(until, _)| *until)
     }
 
-    /// The account may not do that.
-    pub(super) fn refuse(&mut self, act: Act, was_refused: bool, now: Moment) {
+    /// The account may not do that, and `why` is what the server says.
+    pub(super) fn refuse(&mut self, act: Act, was_refused: bool, why: &str, now: Moment) {
         self.account.open();
         let gate = self.gate(act);
         gate.found = gate.found.saturating_add(u32::from(!was_refused));
-        gate.close(now);
+        gate.close(why, now);
     }
 
-    /// The server does not know the account.
-    pub(super) fn disown(&mut self, now: Moment) {
-        self.account.close(now);
+    /// The server does not know the account, and `why` is what it says.
+    pub(super) fn disown(&mut self, why: &str, now: Moment) {
+        self.account.close(why, now);
     }
 
     /// That went through, as far as rights go.
@@ -104,7 +120,12 @@ impl Forbidden {
 }
 
 impl Gate {
-    fn close(&mut self, now: Moment) {
+    fn shut(&self) -> Option<(Moment, &str)> {
+        Some((self.closed?, self.why.as_str()))
+    }
+
+    fn close(&mut self, why: &str, now: Moment) {
+        why.clone_into(&mut self.why);
         // One that was tried beside those that wait says the same once more: the wait stays.
         if self.closed.is_none_or(|closed| closed <= now) {
             self.closed = Some(now + span(self.backoff.refused()));

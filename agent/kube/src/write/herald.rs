@@ -8,9 +8,10 @@ use brink_core::node::condition::{Condition, ConditionSet};
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
+use super::again::Again;
 use super::answer::Reply;
 use super::conditions::{self, patch, removal, standings};
 use super::conflict::Conflict;
@@ -91,6 +92,7 @@ impl Herald {
     /// Tells until nobody wants anything any more; then takes away what was told.
     pub async fn run(mut self) {
         let mut kept = Kept::default();
+        let mut again = Again::No;
         let mut before = Wanted::Unknown;
         let mut backoff = Backoff::new(&self.node, self.seed);
         let mut refusals = Backoff::new(&self.node, self.seed);
@@ -100,13 +102,17 @@ impl Herald {
             // Until now another agent may have told it.
             if std::mem::replace(&mut before, wanted.clone()) == Wanted::Unknown {
                 kept = self.recall();
+                again = Again::after(&kept);
             }
             let wait = match self.tell(&wanted, &mut kept).await {
                 Ok(()) => {
                     backoff.succeeded();
                     refusals.succeeded();
                     is_said = false;
-                    None
+                    match wanted {
+                        Wanted::Says { .. } => again.told(Instant::now()),
+                        Wanted::Unknown | Wanted::Nothing => None,
+                    }
                 }
                 Err(untold) => {
                     if !std::mem::replace(&mut is_said, true) {

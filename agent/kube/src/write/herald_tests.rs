@@ -151,6 +151,34 @@ async fn who_starts_again_tells_it_again_and_since_when() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_another_takes_away_late_is_told_again_in_seconds() {
+    let folder = tempfile::tempdir().unwrap();
+    let fake = Fake::default();
+    let first = start(folder.path(), &fake, false);
+    first.wanted.send_replace(says(&[]));
+    until(&fake, "it is told", |lines| lines.len() == 1).await;
+    // Its last words are taken, and nobody knows when they are carried out.
+    fake.then(Plays::Hangs);
+    drop(first.wanted);
+    first.task.await.unwrap();
+    let second = start(folder.path(), &fake, false);
+    second.wanted.send_replace(says(&[]));
+    until(&fake, "the next one tells it", |lines| lines.len() == 3).await;
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(fake.lines().len(), 4, "it is told again");
+    assert_eq!(last_condition(&fake)["status"], "False");
+    sleep(Duration::from_hours(1)).await;
+    assert_eq!(fake.lines().len(), 7, "not for ever");
+    // These are answered, so that nothing can come late.
+    drop(second.wanted);
+    second.task.await.unwrap();
+    let third = start(folder.path(), &fake, false);
+    third.wanted.send_replace(says(&[]));
+    sleep(Duration::from_hours(1)).await;
+    assert_eq!(fake.lines().len(), 9, "once");
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_only_observes_now_takes_away_what_was_told() {
     let folder = tempfile::tempdir().unwrap();
     let fake = Fake::default();

@@ -2,6 +2,7 @@
 //!
 //! Bodies and decisions are pure functions; [`deliver`] and [`herald`] carry them out.
 
+mod again;
 pub mod answer;
 pub mod body;
 pub mod conditions;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use brink_core::base::{Moment, Span};
 
 use super::answer::Act;
-use super::plan::Seen;
+use super::plan::{Seen, Told};
 use crate::outbox::{End, Entry, Part};
 use crate::retry::Backoff;
 
@@ -47,6 +47,8 @@ pub(super) struct Owed {
     misses: u32,
     /// How often the account was refused while it was told.
     refused: u32,
+    /// Whether a right that is missing is what was told last of why it waits.
+    pub(super) says_refusal: bool,
 }
 
 impl Owed {
@@ -66,6 +68,17 @@ impl Owed {
             reasons: 0,
             misses: 0,
             refused: 0,
+            says_refusal: false,
+        }
+    }
+
+    /// What is told of it when it was like `before`.
+    pub(super) fn told(&self, before: &Entry, waits: Option<String>) -> Told {
+        Told {
+            is_changed: self.entry != *before,
+            is_over: false,
+            entry: self.entry.clone(),
+            waits,
         }
     }
 

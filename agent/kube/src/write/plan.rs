@@ -5,7 +5,7 @@ use brink_core::base::Moment;
 use super::answer::{Act, Scope, Verdict};
 use super::forbidden::Forbidden;
 use super::owed::{Owed, span};
-use crate::outbox::{ENTRIES, Entry, Key};
+use crate::outbox::{ENTRIES, End, Entry, Key};
 use crate::retry::Backoff;
 
 /// What the watch of this node's pods says of one.
@@ -154,9 +154,9 @@ impl Plan {
         let owed = self.owed.iter_mut().find(|owed| owed.entry.key == *key)?;
         let before = owed.entry.clone();
         let mut waits = None;
-        let not_heard = match &verdict {
-            Verdict::Later { of, .. } => Some(*of),
-            _ => None,
+        let (not_heard, said) = match &verdict {
+            Verdict::Later { of, why, .. } => (Some(*of), why.as_str()),
+            _ => (None, ""),
         };
         if not_heard != Some(Scope::Server) {
             self.backoff.succeeded();
@@ -164,12 +164,16 @@ impl Plan {
             self.is_asked = false;
         }
         match not_heard {
-            Some(Scope::Act) => self.forbidden.refuse(act, owed.refused() > 0, now),
-            Some(Scope::Account) => self.forbidden.disown(now),
+            Some(Scope::Act) => {
+                let was_refused = owed.refused() > 0;
+                self.forbidden.refuse(act, was_refused, said, now);
+            }
+            Some(Scope::Account) => self.forbidden.disown(said, now),
             // Who is away or busy says nothing of rights.
             Some(Scope::Server) => {}
             Some(Scope::One) | None => self.forbidden.pass(act),
         }
+        owed.says_refusal = matches!(not_heard, Some(Scope::Act | Scope::Account));
         match verdict {
             Verdict::Done(version) => owed.done(act, version, now),
             Verdict::Look(why) => {
@@ -194,15 +198,19 @@ impl Plan {
             }
             Verdict::Never(end) => owed.end(act, end),
         }
-        Some(Told {
-            is_changed: owed.entry != before,
-            is_over: false,
-            entry: owed.entry.clone(),
-            waits,
-        })
+        Some(owed.told(&before, waits))
     }
 
-    /// Looks at the pods: a status that was written over is written again, and what is over is taken out.
+    /// That cannot even be asked for, and is never told. No server has said anything: it counts neither for rights nor as being heard.
+    pub fn give_up(&mut self, key: &Key, act: Act, end: End) -> Option<Told> {
+        let owed = self.owed.iter_mut().find(|owed| owed.entry.key == *key)?;
+        let before = owed.entry.clone();
+        owed.end(act, end);
+        Some(owed.told(&before, None))
+    }
+
+    /// Looks at the pods: a status that was written over is written again, and what is over is taken out. What waits for a right that
+    /// others were refused has their reason.
     pub fn look(&mut self, seen: impl Fn(&str) -> Seen, now: Moment) -> Vec<Told> {
         let mut told = Vec::new();
         self.owed.retain_mut(|owed| {
@@ -224,12 +232,28 @@ impl Plan {
             }
             !is_over
         });
+        for owed in &mut self.owed {
+            let why = refusal(owed, &self.forbidden, now);
+            if let Some(why) = why.filter(|_| !owed.says_refusal) {
+                let waits = format!("another was refused: {why}");
+                owed.says_refusal = true;
+                told.push(owed.told(&owed.entry, Some(waits)));
+            }
+        }
         told
     }
 
     fn find(&self, key: &Key) -> Option<usize> {
         self.owed.iter().position(|owed| owed.entry.key == *key)
     }
+}
+
+/// What others were told for which nothing of this one is asked now; none where something is, or nothing is owed.
+fn refusal<'a>(owed: &Owed, forbidden: &'a Forbidden, now: Moment) -> Option<&'a str> {
+    let wanted = owed.wanted();
+    let mut whys = wanted.map(|(act, _)| forbidden.why(act, owed.refused() > 0, now));
+    let first = whys.next()??;
+    whys.all(|why| why.is_some()).then_some(first)
 }
 
 #[cfg(test)]

@@ -11,6 +11,9 @@ use crate::outbox::entry::tests::entry;
 use crate::outbox::{End, Part};
 use crate::retry::SELDOM;
 
+#[path = "plan_waits_tests.rs"]
+mod waits;
+
 fn at(millis: i64) -> Moment {
     Moment::from_secs(1000) + Span::from_millis(millis)
 }
