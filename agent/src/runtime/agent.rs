@@ -74,11 +74,7 @@ pub fn run(config: &AgentConfig, sources: &Sources) -> anyhow::Result<()> {
     let served = runtime.block_on(serve(sockets, (config, sources), &running));
     runtime.shutdown_timeout(LEAVE);
     let telling = running.telling.clone();
-    if let Ok(running) = Arc::try_unwrap(running) {
-        running.stop();
-    } else {
-        warn!("something still holds the agent; the kernel takes its programs back");
-    }
+    running.end();
     // The end of the guard is told too.
     telling.end_ways();
     served

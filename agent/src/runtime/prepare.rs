@@ -77,7 +77,7 @@ const DISK_KEEPER: &str = "brink-disk-keep";
 /// The thread that follows the pods of the Kubernetes API.
 const KUBE: &str = "brink-kube";
 
-/// A running agent. Stop it with [`Running::stop`].
+/// A running agent. Stop it with [`Running::stop`], or [`Running::end`] where others may hold it.
 pub struct Running {
     /// What everybody sees.
     pub shared: Arc<Shared>,

@@ -13,6 +13,7 @@ use brink::config::{Sources, load};
 use brink::control::client::ask;
 use brink::control::protocol::{Answer, Question};
 use brink::record::DecisionRecord;
+use brink::runtime::prepare;
 use brink_host::hog::Load;
 use brink_tests::{Never, skip, slowed, wait_until};
 use rustix::process::Signal;
@@ -91,6 +92,26 @@ fn a_crossing_while_one_agent_follows_another_is_acted_on_at_once_and_once() {
         check_one_order(&node);
         assert!(!both.has_held(), "two enforce: {}", node.log());
     }
+}
+
+/// Nothing does so as far as is known; whatever does must not keep the node from the next agent.
+#[test]
+fn an_agent_that_something_still_holds_lets_the_next_one_have_the_node() {
+    let mut node = Node::new(NODE);
+    node.configure("enforce", HARD);
+    let sources = Sources {
+        config: Some(node.path("config.yaml")),
+        ..Sources::default()
+    };
+    let config = load(&sources).unwrap().config;
+    let running = Arc::new(prepare::start(&config).unwrap());
+    let held = Arc::clone(&running);
+    assert!(!held.enforcement.is_elsewhere());
+    running.end();
+    held.telling.end_ways();
+    assert!(held.enforcement.is_elsewhere());
+    let next = node.start(&[]);
+    assert_eq!(next.mode, "enforcing", "{}", node.log());
 }
 
 /// An API server that takes every request, and answers none.

@@ -8,6 +8,7 @@
 //! Whoever writes may hang on a disk that does not answer. So each is waited for so long and no longer before the right is let go: what
 //! is not written down by then is lost to the next agent, which is less than a node without anybody.
 
+use std::sync::Arc;
 use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
@@ -40,8 +41,34 @@ impl Running {
         self.is_over(KUBE) || since.is_some_and(|since| since.elapsed() >= LEAVE)
     }
 
+    /// Ends everything. Of an agent that somebody still holds the threads are not joined; the node has the next one all the same.
+    pub fn end(self: Arc<Self>) {
+        match Arc::try_unwrap(self) {
+            Ok(running) => running.stop(),
+            Err(held) => {
+                held.hand_over();
+                warn!("something still holds the agent; the kernel takes its programs back");
+            }
+        }
+    }
+
     /// Ends everything; nothing is left in the kernel.
     pub fn stop(mut self) {
+        self.hand_over();
+        self.stop_collector();
+        let sentry = self.thread(SENTRY);
+        self.ports.evicted.send_last(None, sentry);
+        let keeper = self.disk_keeper.lock().map(|mut keeper| keeper.take());
+        if let Ok(Some(keeper)) = keeper {
+            self.threads.push((DISK_KEEPER, keeper));
+        }
+        for (name, thread) in self.threads.drain(..) {
+            join(name, thread);
+        }
+    }
+
+    /// All that is owed to the node: the last words, the end of the guard, what it told written down, and the right to enforce.
+    fn hand_over(&self) {
         self.take_leave();
         while !self.has_taken_leave() {
             sleep(STEP);
@@ -53,16 +80,6 @@ impl Running {
         self.end_clerk();
         self.end_collector();
         self.enforcement.let_go();
-        self.stop_collector();
-        let sentry = self.thread(SENTRY);
-        self.ports.evicted.send_last(None, sentry);
-        let keeper = self.disk_keeper.lock().map(|mut keeper| keeper.take());
-        if let Ok(Some(keeper)) = keeper {
-            self.threads.push((DISK_KEEPER, keeper));
-        }
-        for (name, thread) in self.threads.drain(..) {
-            join(name, thread);
-        }
     }
 
     /// Waits until the clerk has taken everything that the guard told, and its end.
