@@ -15,6 +15,7 @@ const CONTAINER: &str = "brink";
 
 /// How it is called.
 pub(super) struct Kubectl {
+    program: OsString,
     options: Vec<OsString>,
 }
 
@@ -31,7 +32,19 @@ impl Kubectl {
         if let Some(kubeconfig) = &cli.kubeconfig {
             options.extend(["--kubeconfig".into(), kubeconfig.into()]);
         }
-        Self { options }
+        Self {
+            program: KUBECTL.into(),
+            options,
+        }
+    }
+
+    /// A script of the shell in its place: of a call to ask an agent, `$1` is the pod.
+    #[cfg(test)]
+    pub(super) fn played_by(script: &str) -> Self {
+        Self {
+            program: "sh".into(),
+            options: ["-c", script].map(OsString::from).into(),
+        }
     }
 
     /// The agents of the cluster.
@@ -87,7 +100,7 @@ impl Kubectl {
     }
 
     fn command(&self) -> Command {
-        let mut command = Command::new(KUBECTL);
+        let mut command = Command::new(&self.program);
         command.args(&self.options);
         command
     }

@@ -3,17 +3,21 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, BufReader, Read as _, Seek as _, Write as _, copy};
-use std::process::Child;
+use std::process::{Child, ExitStatus};
+use std::time::Duration;
 
 use super::agents::Agent;
 use super::ask::{Kubectl, exit_of, higher, uncalled};
 use super::lines::{next_line, write_line};
 use super::shape::{Manner, Shape};
+use super::wait::wait;
 use crate::cli::exit::{CliError, Exit};
 use crate::cli::output::Talk;
 
 /// So many nodes are asked at the same time.
 const AT_ONCE: usize = 16;
+/// Who has said nothing for so long is not waited for any more. Even a doctor whose every trial is in vain is silent for less.
+const SILENCE: Duration = Duration::from_mins(2);
 
 /// A node that is being asked. What it says goes into files: it may be megabytes.
 struct Asked<'a> {
@@ -61,8 +65,20 @@ fn begin<'a>(kubectl: &Kubectl, agent: &'a Agent, words: &[&OsStr]) -> Result<As
     })
 }
 
+impl Asked<'_> {
+    /// How it has ended; none where it had said nothing for so long, and was ended for that.
+    fn ended(&mut self, silence: Duration) -> io::Result<Option<ExitStatus>> {
+        wait(&mut self.child, || {
+            let last = self.said.metadata()?.modified()?;
+            // A clock that was set back makes nobody late.
+            Ok(last.elapsed().is_ok_and(|silent| silent >= silence))
+        })
+    }
+}
+
 fn print(mut asked: Asked<'_>, shape: Shape, is_first: bool) -> Result<Exit, CliError> {
-    let exit = exit_of(asked.child.wait()?);
+    let ended = asked.ended(SILENCE)?;
+    let exit = ended.map_or(Exit::NoAgent, exit_of);
     let node = &asked.agent.node;
     asked.said.rewind()?;
     let mut out = io::stdout().lock();
@@ -77,7 +93,10 @@ fn print(mut asked: Asked<'_>, shape: Shape, is_first: bool) -> Result<Exit, Cli
         }
     } else {
         let mut text = String::new();
-        asked.said.read_to_string(&mut text)?;
+        // Whoever was cut off has left no value, and perhaps half a letter.
+        if ended.is_some() {
+            asked.said.read_to_string(&mut text)?;
+        }
         write_line(&mut out, node, text.trim(), true)?;
     }
     out.flush()?;
@@ -87,5 +106,42 @@ fn print(mut asked: Asked<'_>, shape: Shape, is_first: bool) -> Result<Exit, Cli
     while let Some(line) = next_line(&mut talked)? {
         Talk::new().say(&format!("{node}: {line}"));
     }
+    if ended.is_none() {
+        let seconds = SILENCE.as_secs();
+        Talk::new().say(&format!(
+            "{node}: nothing has come for {seconds} s; it is not waited for any more"
+        ));
+    }
     Ok(exit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_says_nothing_more_is_ended_and_who_goes_on_is_waited_for() {
+        let script = r#"case "$1" in
+            hangs) echo 0; exec sleep 600 ;;
+            *) for line in 1 2 3 4 5 6; do echo $line; sleep 0.5; done ;;
+        esac"#;
+        let kubectl = Kubectl::played_by(script);
+        let agents = ["hangs", "goes-on"].map(|pod| Agent {
+            node: "node".to_owned(),
+            pod: pod.to_owned(),
+            others: Vec::new(),
+        });
+        let asked = agents.each_ref();
+        let asked = asked.map(|agent| begin(&kubectl, agent, &[]).unwrap());
+        let said = asked.map(|mut asked| {
+            let ended = asked.ended(Duration::from_secs(2)).unwrap();
+            let mut said = String::new();
+            asked.said.rewind().unwrap();
+            asked.said.read_to_string(&mut said).unwrap();
+            (ended.is_some_and(|status| status.success()), said)
+        });
+        let [hung, went_on] = said;
+        assert_eq!(hung, (false, "0\n".to_owned()));
+        assert_eq!(went_on, (true, "1\n2\n3\n4\n5\n6\n".to_owned()));
+    }
 }

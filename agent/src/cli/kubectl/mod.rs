@@ -10,6 +10,7 @@ mod gather;
 mod lines;
 mod shape;
 mod standby;
+mod wait;
 
 use std::ffi::{OsStr, OsString};
 use std::io::{IsTerminal as _, stdin, stdout};

@@ -3,16 +3,23 @@
 //! The API has no word for that: both are ready, and an old one that is asked to end acts until it has. So each is asked.
 
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _};
 use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
 use super::agents::Agent;
 use super::ask::{Kubectl, uncalled};
+use super::wait::wait;
 use crate::cli::exit::CliError;
+use crate::cli::output::Talk;
 
 /// So many nodes are asked about at the same time.
 const AT_ONCE: usize = 16;
+/// Who has not said by then how it stands is taken for silent. All that is lost by it is the better choice of two.
+const ANSWER: Duration = Duration::from_secs(10);
 /// The mode of an agent that stands by, in its status.
 const STANDBY: &str = "standby";
 
@@ -33,18 +40,46 @@ struct Status {
     mode: String,
 }
 
+/// One that is asked for its status.
+struct Asked {
+    pod: String,
+    child: Child,
+    /// What it says. In a pipe there may be no room for all of it, and nobody reads before it has ended.
+    said: File,
+}
+
 /// Has the agent of each node be the one that does not stand by. Nobody is asked where only one runs.
 ///
 /// # Errors
-/// When kubectl cannot be called.
+/// When kubectl cannot be called, or there is no room for what it says.
 pub(super) fn settle(kubectl: &Kubectl, agents: &mut [Agent]) -> Result<(), CliError> {
+    settle_within(kubectl, agents, ANSWER)
+}
+
+/// The same with so much time for those that are asked together.
+fn settle_within(
+    kubectl: &Kubectl,
+    agents: &mut [Agent],
+    patience: Duration,
+) -> Result<(), CliError> {
     let several = agents.iter_mut().filter(|agent| !agent.others.is_empty());
     let mut several: Vec<&mut Agent> = several.collect();
     for some in several.chunks_mut(AT_ONCE) {
+        let until = Instant::now() + patience;
         let asked = some.iter().map(|agent| begin(kubectl, agent));
-        let asked = asked.collect::<Result<Vec<Vec<Child>>, CliError>>()?;
-        for (agent, children) in some.iter_mut().zip(asked) {
-            let standings: Vec<Standing> = children.into_iter().map(standing).collect();
+        let asked = asked.collect::<Result<Vec<Vec<Asked>>, CliError>>()?;
+        for (agent, asked) in some.iter_mut().zip(asked) {
+            let mut standings = Vec::with_capacity(asked.len());
+            for mut one in asked {
+                let standing = one.standing(until)?;
+                if standing.is_none() {
+                    let (node, pod, seconds) = (&agent.node, &one.pod, patience.as_secs());
+                    Talk::new().say(&format!(
+                        "{node}: {pod} has not said within {seconds} s whether it stands by"
+                    ));
+                }
+                standings.push(standing.unwrap_or(Standing::Silent));
+            }
             choose(agent, &standings);
         }
     }
@@ -52,21 +87,38 @@ pub(super) fn settle(kubectl: &Kubectl, agents: &mut [Agent]) -> Result<(), CliE
 }
 
 /// Asks all that run on a node for their status.
-fn begin(kubectl: &Kubectl, agent: &Agent) -> Result<Vec<Child>, CliError> {
-    let words = ["status", "-o", "json"].map(OsStr::new);
+fn begin(kubectl: &Kubectl, agent: &Agent) -> Result<Vec<Asked>, CliError> {
     let pods = std::iter::once(&agent.pod).chain(&agent.others);
-    let children = pods.map(|pod| {
-        let mut command = kubectl.exec(pod, &words, false);
-        command.stdout(Stdio::piped()).stderr(Stdio::null());
-        command.spawn().map_err(uncalled)
-    });
-    children.collect()
+    pods.map(|pod| ask(kubectl, pod)).collect()
 }
 
-fn standing(child: Child) -> Standing {
-    let output = child.wait_with_output().ok();
-    let output = output.filter(|output| output.status.success());
-    output.map_or(Standing::Silent, |output| read(&output.stdout))
+fn ask(kubectl: &Kubectl, pod: &str) -> Result<Asked, CliError> {
+    let words = ["status", "-o", "json"].map(OsStr::new);
+    let said = tempfile::tempfile()?;
+    let mut command = kubectl.exec(pod, &words, false);
+    command.stdout(said.try_clone()?).stderr(Stdio::null());
+    let child = command.spawn().map_err(uncalled)?;
+    Ok(Asked {
+        pod: pod.to_owned(),
+        child,
+        said,
+    })
+}
+
+impl Asked {
+    /// How it stands; none where it has not said so by then.
+    fn standing(&mut self, until: Instant) -> io::Result<Option<Standing>> {
+        let Some(status) = wait(&mut self.child, || Ok(Instant::now() >= until))? else {
+            return Ok(None);
+        };
+        if !status.success() {
+            return Ok(Some(Standing::Silent));
+        }
+        let mut text = Vec::new();
+        self.said.rewind()?;
+        self.said.read_to_end(&mut text)?;
+        Ok(Some(read(&text)))
+    }
 }
 
 fn read(status: &[u8]) -> Standing {
@@ -99,6 +151,32 @@ mod tests {
         assert_eq!(read(br#"{"mode":"observing"}"#), Standing::Acts);
         assert_eq!(read(b"{}"), Standing::Silent);
         assert_eq!(read(b"error: no agent"), Standing::Silent);
+    }
+
+    #[test]
+    fn one_that_never_answers_is_taken_for_silent_in_good_time() {
+        let script = r#"case "$1" in
+            hangs*) exec sleep 600 ;;
+            acts*) echo '{"mode":"observing"}' ;;
+            *) echo '{"mode":"standby"}' ;;
+        esac"#;
+        let kubectl = Kubectl::played_by(script);
+        let pods = [
+            ["hangs", "acts"],
+            ["waits", "hangs"],
+            ["hangs", "hangs-too"],
+            ["waits", "acts"],
+        ];
+        let mut agents = pods.map(|[pod, other]| Agent {
+            node: "node".to_owned(),
+            pod: pod.to_owned(),
+            others: [other.to_owned()].into(),
+        });
+        let begun = Instant::now();
+        settle_within(&kubectl, &mut agents, Duration::from_secs(2)).unwrap();
+        assert!(begun.elapsed() < Duration::from_mins(1));
+        let asked = agents.each_ref().map(|agent| &*agent.pod);
+        assert_eq!(asked, ["acts", "waits", "hangs", "acts"]);
     }
 
     #[test]

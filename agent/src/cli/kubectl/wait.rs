@@ -1,0 +1,30 @@
+//! A kubectl that is waited for, and no longer than it may take.
+
+use std::io;
+use std::process::{Child, ExitStatus};
+use std::thread::sleep;
+use std::time::Duration;
+
+/// Between two looks whether it has ended.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// How it has ended; none where it was late before that, and was killed for it.
+///
+/// # Errors
+/// When nobody can say whether it has ended or is late, or it cannot be killed.
+pub(super) fn wait(
+    child: &mut Child,
+    mut is_late: impl FnMut() -> io::Result<bool>,
+) -> io::Result<Option<ExitStatus>> {
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if is_late()? {
+            child.kill()?;
+            let _killed_or_ended_just_now = child.wait()?;
+            return Ok(None);
+        }
+        sleep(LOOK);
+    }
+}
