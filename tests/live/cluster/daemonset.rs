@@ -1,5 +1,6 @@
 //! The agent as its manifests run it: a pod on every node, from the image that `cargo xtask image` makes.
 
+mod components;
 mod crowd;
 mod handover;
 

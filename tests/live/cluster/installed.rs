@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use brink::config::document::{Limits, Origins, parse, to_json};
+use brink::runtime::LOCK;
 use serde_json::{Value, json};
 
 use crate::support::{Cluster, holds_in_time};
@@ -26,13 +27,18 @@ pub(crate) struct Installed<'a> {
 impl<'a> Installed<'a> {
     /// Applies a variant.
     pub(crate) fn new(cluster: &'a Cluster, variant: &str) -> Self {
+        Self::with(cluster, variant, &[])
+    }
+
+    /// Applies a variant and components beside it.
+    pub(crate) fn with(cluster: &'a Cluster, variant: &str, components: &[&str]) -> Self {
         let folder = PathBuf::from(format!("/run/brink-test-{}", std::process::id()));
         // On a busy machine a cluster takes a namespace apart for longer than the test before has waited. Somebody's own would be
         // overwritten, and removed at the end.
         assert!(is_gone(cluster), "there is a namespace {NAMESPACE} already");
         let installed = Self {
             cluster,
-            objects: fitting(cluster, &folder, variant),
+            objects: fitting(cluster, &folder, (variant, components)),
             folder,
         };
         installed.apply();
@@ -41,7 +47,7 @@ impl<'a> Installed<'a> {
 
     /// Has the server look at another variant, of which it keeps nothing.
     pub(crate) fn try_out(&self, variant: &str) {
-        let objects = fitting(self.cluster, &self.folder, variant);
+        let objects = fitting(self.cluster, &self.folder, (variant, &[]));
         let words = ["apply", "--dry-run=server", "-f", "-"];
         self.cluster.kubectl(&words, &list(&objects));
     }
@@ -62,6 +68,11 @@ impl<'a> Installed<'a> {
     pub(crate) fn apply(&self) {
         self.cluster
             .kubectl(&["apply", "-f", "-"], &list(&self.objects));
+    }
+
+    /// The lock of whoever enforces, in the folder that all agents here have in common.
+    pub(crate) fn lock(&self) -> PathBuf {
+        self.folder.join("state").join(LOCK)
     }
 
     /// Adds another set of agents beside the first, on the same folders of the machine: what an update starts where a server knows how
@@ -192,14 +203,13 @@ impl<'a> Installed<'a> {
     }
 }
 
-/// The objects of a variant as it is rendered, but for the folders of the machine that it would write to, and for what a server or a
-/// node of this cluster's age does not know.
-fn fitting(cluster: &Cluster, folder: &Path, variant: &str) -> Vec<Value> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join(format!("../deploy/kubernetes/rendered/{variant}.yaml"));
-    let text = fs::read(path).unwrap();
-    let nodes = parse(&text, Origins::DEFAULT, Limits::WRITTEN).unwrap();
-    let mut objects: Vec<Value> = nodes.iter().map(to_json).collect();
+/// The objects of a variant as it is rendered with components beside it, but for the folders of the machine that it would write to, and
+/// for what a server or a node of this cluster's age does not know.
+fn fitting(cluster: &Cluster, folder: &Path, (variant, components): (&str, &[&str])) -> Vec<Value> {
+    let mut objects = documents(&format!("rendered/{variant}.yaml"));
+    for component in components {
+        add(&mut objects, component);
+    }
     let policies = cluster.kubectl(&["api-resources", "--output=name"], "");
     if !policies.contains("validatingadmissionpolicies") {
         let is_policy = |object: &Value| object["kind"].as_str().unwrap().starts_with("Validating");
@@ -222,6 +232,62 @@ fn fitting(cluster: &Cluster, folder: &Path, variant: &str) -> Vec<Value> {
         }
     }
     objects
+}
+
+/// A file of the manifests, as text.
+fn text(path: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/kubernetes");
+    fs::read_to_string(folder.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The documents of one.
+fn documents(path: &str) -> Vec<Value> {
+    let nodes = parse(text(path).as_bytes(), Origins::DEFAULT, Limits::WRITTEN).unwrap();
+    nodes.iter().map(to_json).collect()
+}
+
+/// Adds a component: its objects, its files of configuration, and what patches of its own files add to other objects. The kustomize within
+/// a `kubectl` of this cluster's age knows no components.
+fn add(objects: &mut Vec<Value>, component: &str) {
+    let within = |file: &Value| format!("components/{component}/{}", file.as_str().unwrap());
+    let of = documents(&within(&json!("kustomization.yaml"))).remove(0);
+    let list = |of: &Value, key: &str| of[key].as_array().cloned().unwrap_or_default();
+    for file in list(&of, "resources") {
+        objects.extend(documents(&within(&file)));
+    }
+    for files in list(&of, "configMapGenerator") {
+        for file in list(&files, "files") {
+            let data = &mut of_kind(objects, "ConfigMap")["data"];
+            data[file.as_str().unwrap()] = text(&within(&file)).into();
+        }
+    }
+    for patch in list(&of, "patches") {
+        let patch = documents(&within(&patch["path"])).remove(0);
+        merge(of_kind(objects, patch["kind"].as_str().unwrap()), &patch);
+    }
+}
+
+/// Merges a patch into an object: members of lists by their place in a container, or else by their name.
+fn merge(object: &mut Value, patch: &Value) {
+    match (object, patch) {
+        (Value::Object(object), Value::Object(patch)) => {
+            for (key, value) in patch {
+                merge(object.entry(key.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (Value::Array(object), Value::Array(patch)) => {
+            for member in patch {
+                let is_mount = member["mountPath"].is_string();
+                let key = if is_mount { "mountPath" } else { "name" };
+                let mut members = object.iter_mut();
+                match members.find(|known| known[key] == member[key]) {
+                    Some(known) => merge(known, member),
+                    None => object.push(member.clone()),
+                }
+            }
+        }
+        (object, patch) => *object = patch.clone(),
+    }
 }
 
 fn of_kind<'a>(objects: &'a mut [Value], kind: &str) -> &'a mut Value {

@@ -20,7 +20,7 @@ const IS_SHORT: &str = "100Ti";
 const HAS_ENOUGH: &str = "2Mi";
 
 /// The taint of a node whose memory is short.
-const TAINT: &str = "brink.dev/memory-pressure";
+pub(crate) const TAINT: &str = "brink.dev/memory-pressure";
 
 /// The status of our condition on memory, and whether the node has our taint.
 type Said<'a> = (Option<&'a str>, bool);
@@ -79,7 +79,7 @@ fn comes_to_be(agent: &Agent, mode: &str) {
 }
 
 /// A taint that an agent could not take off again would keep the pods of all other tests away.
-struct Untainted<'a>(&'a Cluster);
+pub(crate) struct Untainted<'a>(pub(crate) &'a Cluster);
 
 impl Drop for Untainted<'_> {
     fn drop(&mut self) {

@@ -40,6 +40,7 @@ mod soft;
 mod statics;
 mod storm;
 mod support;
+mod tokens;
 mod told;
 mod turns;
 mod watch;

@@ -1,10 +1,12 @@
 //! One agent of a node after another, as an update of the `DaemonSet` has it: the node has one that enforces at every moment.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use brink::control::client::ask;
 use brink::control::protocol::{Answer, Question};
+use brink_host::lock::holder_of;
 use brink_tests::{Never, skip, slowed, wait_until};
 
 use super::{no_image, wait_mode};
@@ -25,19 +27,43 @@ const AT_ONCE: Duration = Duration::from_secs(1);
 /// Once a set is deleted its pods are within this, and whoever leaks is gone.
 const LONGEST: Duration = Duration::from_mins(1);
 
-/// The socket of a pod's agent, as this machine has it.
-fn socket_of(installed: &Installed<'_>, pod: &str) -> PathBuf {
-    let status = installed.brink(pod, &["status"]);
-    PathBuf::from(format!(
-        "/proc/{}/root/run/brink-pod/brink.sock",
-        status["pid"]
-    ))
+/// The agent of a pod, as this machine has it.
+#[derive(Clone)]
+struct Process {
+    pid: i32,
+    socket: PathBuf,
 }
 
-fn enforces(socket: &Path) -> bool {
-    match ask(socket, &Question::Status) {
-        Ok(Answer::Status(status)) => status.mode == "enforcing",
-        _ => false,
+impl Process {
+    fn of(installed: &Installed<'_>, pod: &str) -> Self {
+        let status = installed.brink(pod, &["status"]);
+        let pid = status["pid"].as_i64().unwrap();
+        Self {
+            pid: i32::try_from(pid).unwrap(),
+            socket: format!("/proc/{pid}/root/run/brink-pod/brink.sock").into(),
+        }
+    }
+
+    fn enforces(&self) -> bool {
+        match ask(&self.socket, &Question::Status) {
+            Ok(Answer::Status(status)) => status.mode == "enforcing",
+            _ => false,
+        }
+    }
+
+    /// Whether it has the thread that kills: as long as it enforces, and it may once its socket is closed.
+    fn has_guard(&self) -> bool {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid));
+        let mut tasks = tasks.into_iter().flatten().flatten();
+        tasks.any(|task| {
+            let name = fs::read_to_string(task.path().join("comm"));
+            name.is_ok_and(|name| name.trim() == "brink-guard")
+        })
+    }
+
+    /// Whether the lock of whoever enforces is its own, by the kernel's word.
+    fn holds(&self, lock: &Path) -> bool {
+        holder_of(Path::new("/"), lock).is_ok_and(|holder| holder == Some(self.pid))
     }
 }
 
@@ -68,12 +94,15 @@ fn a_pod_that_leaks_while_one_agent_follows_another_is_killed_at_once_and_once()
     let next = installed.pod_of(NEXT);
     wait_mode(&installed, &next, "standby");
 
-    // The next is asked first: the one before, which does not get the right back, was then still to have it after the next had got it.
-    let sockets = [&next, &first].map(|pod| socket_of(&installed, pod));
-    let of_next = sockets[0].clone();
-    let are_heard = [0, 1].map(|which| enforces(&sockets[which]));
-    assert_eq!(are_heard, [false, true], "before the change");
-    let both = Never::begin(move || sockets.iter().all(|socket| enforces(socket)));
+    let [first_of, next_of] = [&first, &next].map(|pod| Process::of(&installed, pod));
+    let lock = installed.lock();
+    let before = [&first_of, &next_of].map(|one| (one.enforces(), one.holds(&lock)));
+    assert_eq!(before, [(true, true), (false, false)], "before the change");
+    assert!(first_of.has_guard() && next_of.has_guard());
+    // The next is asked first: whatever the one before still has after that, it had when the next said that it enforces. Its guard is the
+    // last of it that could, and ends after its socket is closed and before the lock is let go.
+    let (one, other) = (next_of.clone(), first_of.clone());
+    let both = Never::begin(move || one.enforces() && (other.has_guard() || !one.holds(&lock)));
     let of_first = (NAMESPACE, first.as_str());
     let ends = Watch::of_pod(&cluster, of_first, &["/metadata/deletionTimestamp"]);
     assert!(holds_in_time(|| !ends.told().is_empty()), "a watch");
@@ -95,7 +124,7 @@ fn a_pod_that_leaks_while_one_agent_follows_another_is_killed_at_once_and_once()
     let is_told =
         || is_failed(&waiting.pod) && events(&cluster, &waiting.uid, "Evicted").len() == 1;
     assert!(holds_in_time(is_told), "{}", told());
-    let Ok(Answer::Decisions(records)) = ask(&of_next, &Question::Decisions) else {
+    let Ok(Answer::Decisions(records)) = ask(&next_of.socket, &Question::Decisions) else {
         panic!("{}", told());
     };
     let carried_out = records.iter().filter(|record| record.mode == "enforcing");
@@ -104,6 +133,7 @@ fn a_pod_that_leaks_while_one_agent_follows_another_is_killed_at_once_and_once()
     let is_gone = || installed.pods().len() == 1;
     assert!(holds_in_time(is_gone), "{}", installed.described());
     assert!(!both.has_held(), "two enforce: {}", installed.described());
+    assert!(next_of.enforces() && next_of.holds(&installed.lock()));
     // While it has the rights to take back what it has said of the node.
     installed.end_set(NEXT);
 }
