@@ -156,6 +156,14 @@ pub fn left_out(output: &str) -> impl Iterator<Item = &str> {
     output.lines().filter_map(told).map(|(_, what)| what)
 }
 
+/// What a test that passed has printed, where libtest was told to show it.
+pub fn shown(output: &str) -> impl Iterator<Item = &str> {
+    let is_head = |line: &&str| line.starts_with("---- ") && line.ends_with(" stdout ----");
+    let after = output.lines().skip_while(move |line| !is_head(line));
+    let own = after.skip(1).take_while(|line| *line != "successes:");
+    own.filter(|line| !line.is_empty())
+}
+
 /// A test marked `#[ignore]`: `test name ... ignored, reason`.
 fn ignored_by_mark(line: &str) -> Option<Skip> {
     let (test, rest) = line.strip_prefix("test ")?.split_once(" ... ignored")?;
@@ -239,6 +247,15 @@ mod tests {
         let output = format!("test a ... BRINK-LEFT-OUT one: why\nok\nBRINK-LEFT-OUT two\n{THREE}");
         check(&output, Some((3, 0, &[])));
         assert!(left_out(&output).eq(["one: why", "two"]));
+    }
+
+    #[test]
+    fn what_a_test_has_printed_is_shown_without_what_libtest_adds() {
+        let output = format!(
+            "running 1 test\ntest a ... ok\n\nsuccesses:\n\n---- a stdout ----\none: 1\n\ntwo: 2\n\n\nsuccesses:\n    a\n\n{THREE}"
+        );
+        assert!(shown(&output).eq(["one: 1", "two: 2"]));
+        assert_eq!(shown(THREE).count(), 0);
     }
 
     #[test]

@@ -204,7 +204,10 @@ fn run_one(
         .env(CONTAINERD, manner.containerd)
         .envs(more.iter().map(|(name, value)| (name, value)))
         .args(["--exact", name, "--test-threads=1"]);
-    command.args(manner.full.then_some("--include-ignored"));
+    if manner.full {
+        // What the slow ones print is what they are run for.
+        command.args(["--include-ignored", "--show-output"]);
+    }
     let mut ended = process::run(&mut command, manner.deadline)?;
     let left = leftovers::of_the_dead(kept)?;
     if !left.is_empty() {
@@ -230,7 +233,7 @@ fn list(binary: &Binary, filter: &[String]) -> anyhow::Result<Vec<String>> {
     Ok(libtest::names(&ended.output))
 }
 
-/// Prints the line of one test, and what it said if it failed.
+/// Prints the line of one test, and what it said if it failed, or if it was asked to show that.
 fn tell(name: &str, ended: &Ended) {
     let seconds = ended.elapsed.as_secs_f64();
     match judge(name, ended) {
@@ -238,6 +241,9 @@ fn tell(name: &str, ended: &Ended) {
             println!("test {name} ... ok ({seconds:.2} s)");
             for what in libtest::left_out(&ended.output) {
                 println!("test {name} ... left out: {what}");
+            }
+            for line in libtest::shown(&ended.output) {
+                println!("    {line}");
             }
         }
         Ok(Some(skip)) => println!("test {name} ... ignored, {}", skip.reason),
