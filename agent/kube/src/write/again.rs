@@ -1,4 +1,4 @@
-//! What is told again for a while after a start: the agent before us may have asked for the opposite, and be heard late.
+//! What is told again for a while after a start: the agent before us may have asked for something else, and be heard late.
 
 use std::time::Duration;
 
@@ -19,10 +19,13 @@ const MOMENTS: [Duration; 4] = [
 pub(super) enum Again {
     /// Nothing is.
     No,
-    /// What is told next is.
-    Next,
-    /// What is told, since it was told first.
-    Since(Instant),
+    /// What is told, since it was told first, if it was.
+    While {
+        /// When that was.
+        first: Option<Instant>,
+        /// Whether the one before us may have asked for the taint.
+        tainted: bool,
+    },
 }
 
 impl Again {
@@ -31,21 +34,30 @@ impl Again {
         if *kept == Kept::default() {
             Self::No
         } else {
-            Self::Next
+            Self::While {
+                first: None,
+                tainted: kept.tainted,
+            }
         }
+    }
+
+    /// Whether the node may have a taint that nobody but the one before us knows of.
+    pub(super) const fn may_be_tainted(&self) -> bool {
+        matches!(self, Self::While { tainted: true, .. })
     }
 
     /// It was told now: in how long it is to be told again, if at all.
     pub(super) fn told(&mut self, now: Instant) -> Option<Duration> {
-        let first = match *self {
-            Self::No => return None,
-            Self::Next => now,
-            Self::Since(first) => first,
+        let Self::While { first, .. } = self else {
+            return None;
         };
-        *self = Self::Since(first);
-        let age = now.duration_since(first);
+        let age = now.duration_since(*first.get_or_insert(now));
         let left = MOMENTS.map(|moment| moment.saturating_sub(age));
-        left.into_iter().find(|left| !left.is_zero())
+        let next = left.into_iter().find(|left| !left.is_zero());
+        if next.is_none() {
+            *self = Self::No;
+        }
+        next
     }
 }
 
@@ -61,6 +73,7 @@ mod tests {
             ..Kept::default()
         };
         let mut again = Again::after(&left);
+        assert!(again.may_be_tainted());
         let first = Instant::now();
         let mut told = |millis| {
             let wait = again.told(first + Duration::from_millis(millis));
@@ -78,6 +91,7 @@ mod tests {
         ] {
             assert_eq!(told(at), expected, "{at}");
         }
+        assert_eq!(again, Again::No);
     }
 
     #[test]

@@ -17,6 +17,9 @@ pub struct Standing {
     pub holds: bool,
     /// Since when, RFC 3339 to the second.
     pub since: String,
+    /// Whether the log has it; not after a restart.
+    #[serde(skip)]
+    pub is_logged: bool,
 }
 
 /// `type` of a condition.
@@ -40,6 +43,7 @@ pub fn standings(
             of,
             holds,
             since: same.map_or(now, |known| &known.since).to_owned(),
+            is_logged: same.is_some_and(|known| known.is_logged),
         }
     };
     measured.iter().map(standing).collect()

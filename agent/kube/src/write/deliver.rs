@@ -61,7 +61,7 @@ impl<A: Around> Postman<A> {
                 self.take(&mut plan, entry);
                 has_new = true;
             }
-            // Whoever has just been killed is told of before all others are looked at.
+            // What has just come in is told before all others are looked at: whoever was killed must not be started again meanwhile.
             let mut next = plan.next(self.around.now());
             if !(std::mem::take(&mut has_new) && matches!(next, Next::Do(..))) {
                 self.look(&mut plan);

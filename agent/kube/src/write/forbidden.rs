@@ -2,7 +2,7 @@
 
 use brink_core::base::Moment;
 
-use super::answer::Act;
+use super::answer::{Act, Scope};
 use super::owed::span;
 use crate::retry::Backoff;
 
@@ -50,27 +50,30 @@ impl Forbidden {
 
     /// From when on that may be asked, by one that was refused before or not.
     pub(super) fn opens(&self, act: Act, was_refused: bool) -> Moment {
-        let shut = self.shut(act, was_refused);
-        shut.map_or(Moment::START, |(until, _)| until)
+        let gates = self.before(act, was_refused).into_iter().flatten();
+        let closed = gates.filter_map(|(_, gate)| gate.closed);
+        closed.max().unwrap_or(Moment::START)
     }
 
-    /// What was said to others for which that is not asked now; none where it is.
-    pub(super) fn why(&self, act: Act, was_refused: bool, now: Moment) -> Option<&str> {
-        let (until, why) = self.shut(act, was_refused)?;
-        (until > now).then_some(why)
+    /// What was said to others for which that is not asked now, and what they had no right to; none where it is asked.
+    pub(super) fn why(&self, act: Act, was_refused: bool, now: Moment) -> Option<(Scope, &str)> {
+        let gates = self.before(act, was_refused).into_iter().flatten();
+        let mut shut = gates.filter(|(_, gate)| gate.closed.is_some_and(|until| until > now));
+        shut.next().map(|(of, gate)| (of, gate.why.as_str()))
     }
 
-    /// Until when that is not asked, and why.
-    fn shut(&self, act: Act, was_refused: bool) -> Option<(Moment, &str)> {
+    /// The gates before that: of the account, and of its own kind for whom that counts.
+    fn before(&self, act: Act, was_refused: bool) -> [Option<(Scope, &Gate)>; 2] {
         let gate = match act {
             Act::Status => &self.status,
             Act::Look => &self.look,
             Act::Event => &self.event,
         };
         let is_tried = !was_refused && gate.found < CONVINCING;
-        let own = gate.shut().filter(|_| !is_tried);
-        let both = own.into_iter().chain(self.account.shut());
-        both.max_by_key(|(until, _)| *until)
+        [
+            Some((Scope::Account, &self.account)),
+            (!is_tried).then_some((Scope::Act, gate)),
+        ]
     }
 
     /// The account may not do that, and `why` is what the server says.
@@ -120,10 +123,6 @@ impl Forbidden {
 }
 
 impl Gate {
-    fn shut(&self) -> Option<(Moment, &str)> {
-        Some((self.closed?, self.why.as_str()))
-    }
-
     fn close(&mut self, why: &str, now: Moment) {
         why.clone_into(&mut self.why);
         // One that was tried beside those that wait says the same once more: the wait stays.

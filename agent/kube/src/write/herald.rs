@@ -104,6 +104,7 @@ impl Herald {
                 kept = self.recall();
                 again = Again::after(&kept);
             }
+            kept.tainted |= again.may_be_tainted();
             let wait = match self.tell(&wanted, &mut kept).await {
                 Ok(()) => {
                     backoff.succeeded();
@@ -208,7 +209,9 @@ impl Herald {
                 .ask(request::node_status(&self.node, &patch))
                 .await,
         )?;
-        for standing in &kept.conditions {
+        let news = kept.conditions.iter_mut();
+        for standing in news.filter(|standing| !standing.is_logged) {
+            standing.is_logged = true;
             info!(
                 condition = conditions::type_of(standing.of),
                 holds = standing.holds,

@@ -272,6 +272,32 @@ async fn the_taint_comes_and_goes_with_memory_pressure() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_taint_that_another_puts_on_late_is_taken_off() {
+    let folder = tempfile::tempdir().unwrap();
+    let fake = Fake::default();
+    let bare = json!({ "metadata": { "resourceVersion": "7" }, "spec": {} });
+    fake.has("/api/v1/nodes/node-a", bare);
+    let first = start(folder.path(), &fake, true);
+    first
+        .wanted
+        .send_replace(says(&[Condition::MemoryPressure]));
+    until(&fake, "it is put on", |lines| lines.len() == 3).await;
+    // It is killed, and what it asked for is carried out only once the next one has found no taint.
+    first.task.abort();
+    let second = start(folder.path(), &fake, true);
+    second.wanted.send_replace(says(&[]));
+    until(&fake, "the next one looks", |lines| lines.len() == 5).await;
+    let tainted = json!({
+        "metadata": { "resourceVersion": "8" },
+        "spec": { "taints": [{ "key": taint::KEY, "effect": "NoSchedule" }] },
+    });
+    fake.has("/api/v1/nodes/node-a", tainted);
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(fake.lines()[5..], [STATUS, READ, STEPS]);
+    assert_eq!(fake.asked()[7].body[1]["op"], "remove");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_node_that_changes_meanwhile_is_read_again() {
     let folder = tempfile::tempdir().unwrap();
     let fake = Fake::default();

@@ -70,6 +70,7 @@ mod tests {
                 of: Condition::MemoryPressure,
                 holds: true,
                 since: since.to_owned(),
+                is_logged: false,
             };
             let twice = Kept {
                 conditions: vec![standing.clone(), standing],

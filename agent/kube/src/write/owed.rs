@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use brink_core::base::{Moment, Span};
 
-use super::answer::Act;
+use super::answer::{Act, Scope};
 use super::plan::{Seen, Told};
 use crate::outbox::{End, Entry, Part};
 use crate::retry::Backoff;
@@ -47,8 +47,8 @@ pub(super) struct Owed {
     misses: u32,
     /// How often the account was refused while it was told.
     refused: u32,
-    /// Whether a right that is missing is what was told last of why it waits.
-    pub(super) says_refusal: bool,
+    /// Of what a right is missing, where that is what was told last of why it waits.
+    pub(super) refusal_told: Option<Scope>,
 }
 
 impl Owed {
@@ -68,7 +68,7 @@ impl Owed {
             reasons: 0,
             misses: 0,
             refused: 0,
-            says_refusal: false,
+            refusal_told: None,
         }
     }
 

@@ -173,7 +173,7 @@ impl Plan {
             Some(Scope::Server) => {}
             Some(Scope::One) | None => self.forbidden.pass(act),
         }
-        owed.says_refusal = matches!(not_heard, Some(Scope::Act | Scope::Account));
+        owed.refusal_told = not_heard.filter(|of| matches!(of, Scope::Act | Scope::Account));
         match verdict {
             Verdict::Done(version) => owed.done(act, version, now),
             Verdict::Look(why) => {
@@ -233,10 +233,11 @@ impl Plan {
             !is_over
         });
         for owed in &mut self.owed {
-            let why = refusal(owed, &self.forbidden, now);
-            if let Some(why) = why.filter(|_| !owed.says_refusal) {
+            let refused = refusal(owed, &self.forbidden, now);
+            // Texts are not compared: each names the pod that was refused.
+            if let Some((of, why)) = refused.filter(|(of, _)| owed.refusal_told != Some(*of)) {
                 let waits = format!("another was refused: {why}");
-                owed.says_refusal = true;
+                owed.refusal_told = Some(of);
                 told.push(owed.told(&owed.entry, Some(waits)));
             }
         }
@@ -249,7 +250,7 @@ impl Plan {
 }
 
 /// What others were told for which nothing of this one is asked now; none where something is, or nothing is owed.
-fn refusal<'a>(owed: &Owed, forbidden: &'a Forbidden, now: Moment) -> Option<&'a str> {
+fn refusal<'a>(owed: &Owed, forbidden: &'a Forbidden, now: Moment) -> Option<(Scope, &'a str)> {
     let wanted = owed.wanted();
     let mut whys = wanted.map(|(act, _)| forbidden.why(act, owed.refused() > 0, now));
     let first = whys.next()??;

@@ -43,6 +43,25 @@ fn a_server_that_was_away_is_no_reason_once_a_right_is_missing() {
 }
 
 #[test]
+fn who_waits_says_what_is_missing_now_and_not_what_was_missing_before() {
+    let mut plan = Plan::new("node-a", 7);
+    for order in 0..=u64::from(CONVINCING) {
+        plan.add(entry(order), at(0));
+    }
+    settle(&mut plan, at(0), refused(Scope::Account));
+    let told = plan.look(|_| Seen::Unknown, at(0));
+    assert_eq!(told.len(), CONVINCING as usize, "all others");
+    // Another token, whose role lacks a right.
+    plan.ask_again();
+    for _ in 0..CONVINCING {
+        settle(&mut plan, at(1), refused(Scope::Act));
+    }
+    let told = plan.look(|_| Seen::Unknown, at(1));
+    assert_eq!(told.len(), 1, "who was not tried: {told:?}");
+    assert_eq!(plan.look(|_| Seen::Unknown, at(1)), []);
+}
+
+#[test]
 fn an_event_that_waits_for_its_right_says_so_when_its_status_is_told() {
     let mut plan = Plan::new("node-a", 7);
     for order in 0..=u64::from(CONVINCING) {
