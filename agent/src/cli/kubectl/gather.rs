@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, BufReader, Read as _, Seek as _, Write as _, copy};
 use std::process::{Child, ExitStatus};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::agents::Agent;
 use super::ask::{Kubectl, exit_of, higher, uncalled};
@@ -18,6 +18,8 @@ use crate::cli::output::Talk;
 const AT_ONCE: usize = 16;
 /// Who has said nothing for so long is not waited for any more. Even a doctor whose every trial is in vain is silent for less.
 const SILENCE: Duration = Duration::from_mins(2);
+/// From one look to the next no more than this counts as silence.
+const STEP: Duration = Duration::from_secs(1);
 
 /// A node that is being asked. What it says goes into files: it may be megabytes.
 struct Asked<'a> {
@@ -68,10 +70,25 @@ fn begin<'a>(kubectl: &Kubectl, agent: &'a Agent, words: &[&OsStr]) -> Result<As
 impl Asked<'_> {
     /// How it has ended; none where it had said nothing for so long, and was ended for that.
     fn ended(&mut self, silence: Duration) -> io::Result<Option<ExitStatus>> {
+        let files = [&self.said, &self.talked];
+        let length = || -> io::Result<u64> {
+            let [said, talked] = files.map(File::metadata);
+            Ok(said?.len() + talked?.len())
+        };
+        // What it has been silent while others were waited for counts, but for the last part: a clock may have been set.
+        let before = self.said.metadata()?.modified()?.elapsed();
+        let mut silent = before.unwrap_or_default().min(silence / 12 * 11);
+        let (mut known, mut looked) = (length()?, Instant::now());
         wait(&mut self.child, || {
-            let last = self.said.metadata()?.modified()?;
-            // A clock that was set back makes nobody late.
-            Ok(last.elapsed().is_ok_and(|silent| silent >= silence))
+            let now = Instant::now();
+            // Whoever was stopped himself has not been waiting.
+            silent += now.duration_since(looked).min(STEP);
+            looked = now;
+            let length = length()?;
+            if std::mem::replace(&mut known, length) != length {
+                silent = Duration::ZERO;
+            }
+            Ok(silent >= silence)
         })
     }
 }

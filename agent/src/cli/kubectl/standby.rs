@@ -19,7 +19,7 @@ use crate::cli::output::Talk;
 /// So many nodes are asked about at the same time.
 const AT_ONCE: usize = 16;
 /// Who has not said by then how it stands is taken for silent. All that is lost by it is the better choice of two.
-const ANSWER: Duration = Duration::from_secs(10);
+const ANSWER: Duration = Duration::from_secs(30);
 /// The mode of an agent that stands by, in its status.
 const STANDBY: &str = "standby";
 
@@ -65,9 +65,9 @@ fn settle_within(
     let several = agents.iter_mut().filter(|agent| !agent.others.is_empty());
     let mut several: Vec<&mut Agent> = several.collect();
     for some in several.chunks_mut(AT_ONCE) {
-        let until = Instant::now() + patience;
         let asked = some.iter().map(|agent| begin(kubectl, agent));
         let asked = asked.collect::<Result<Vec<Vec<Asked>>, CliError>>()?;
+        let until = Instant::now() + patience;
         for (agent, asked) in some.iter_mut().zip(asked) {
             let mut standings = Vec::with_capacity(asked.len());
             for mut one in asked {
