@@ -12,7 +12,7 @@ use crate::guard;
 
 /// Niceness of whoever starts the guard: nobody is protected before.
 const STARTING: i32 = -20;
-/// Niceness of the threads that take the guard's reports and make its rosters.
+/// Niceness of the threads that take the guard's reports, make its rosters, and tell Kubernetes of evictions.
 const HURRIED: i32 = -10;
 
 /// Limits, score and memory of this process.
@@ -45,7 +45,7 @@ pub(super) fn settle_memory(root: &Path, lock: bool) {
     }
 }
 
-/// Runs a thread that the guard depends on ahead of ordinary ones: a fork bomb must not keep it from the guard's queues.
+/// Runs a thread ahead of ordinary ones: a fork bomb must not keep it from the guard's queues, nor from the API server.
 pub(super) fn hurried(body: impl FnOnce()) {
     go_ahead(HURRIED);
     body();

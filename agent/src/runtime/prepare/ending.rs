@@ -46,8 +46,8 @@ impl Running {
         match Arc::try_unwrap(self) {
             Ok(running) => running.stop(),
             Err(held) => {
-                held.hand_over();
                 warn!("something still holds the agent; the kernel takes its programs back");
+                held.hand_over();
             }
         }
     }
