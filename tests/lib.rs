@@ -23,7 +23,7 @@ pub use guest::{booted_with, in_guest, makes_filesystems};
 pub use hog::{Hog, wait_until};
 pub use never::Never;
 pub use sandbox::Sandbox;
-pub use skip::{Outcome, report_skip};
+pub use skip::{Outcome, report_left_out, report_skip};
 pub use slowness::slowed;
 pub use swap::Swap;
 pub use terminal::{Terminal, seen};

@@ -29,6 +29,13 @@ pub fn report_skip<T>(_probe: T, reason: &str) {
     drop(io::stderr().write_all(line.as_bytes()));
 }
 
+/// Writes the line `BRINK-LEFT-OUT <what, and why>` in the same way: the test goes on, and this part of it shows nothing here.
+pub fn report_left_out(what: &str) {
+    let line = format!("BRINK-LEFT-OUT {}\n", what.replace('\n', " "));
+    // A test whose stderr is closed has nobody to tell.
+    drop(io::stderr().write_all(line.as_bytes()));
+}
+
 /// Ends the test as skipped, with the reason: `skip!("needs BTF: {error}")`.
 ///
 /// For test functions that return nothing or a `Result`; the reason is a format string.

@@ -6,7 +6,7 @@ use brink_stream::model::event::Event;
 use brink_stream::model::field::{Field, Missing};
 use brink_stream::model::incident::Incident;
 use brink_stream::model::kind::Kind;
-use brink_tests::{lacks, wait_until};
+use brink_tests::{lacks, report_left_out, wait_until};
 use rustix::process::Signal;
 
 use crate::journal::in_state;
@@ -70,7 +70,7 @@ fn arguments_of_processes_are_kept_out_where_the_configuration_says_so() {
         Field::Value(argv) => assert!(argv.iter().any(|word| word.contains(ARGUMENT)), "{argv:?}"),
         Field::Missing(reason) => {
             assert_eq!(*reason, Missing::ProcessGone);
-            eprintln!("BRINK-LEFT-OUT what an earlier run told: its victim was quicker");
+            report_left_out("what an earlier run told: its victim was quicker");
         }
     }
     // A later run that tells none shows nobody what this one has told.

@@ -279,6 +279,7 @@ fn merge(object: &mut Value, patch: &Value) {
             for member in patch {
                 let is_mount = member["mountPath"].is_string();
                 let key = if is_mount { "mountPath" } else { "name" };
+                assert!(member[key].is_string(), "no key to merge by: {member}");
                 let mut members = object.iter_mut();
                 match members.find(|known| known[key] == member[key]) {
                     Some(known) => merge(known, member),

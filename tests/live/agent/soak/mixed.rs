@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::env;
-use std::io::{self, Write as _};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use brink_host::hog::Load;
-use brink_tests::{Chance, in_guest, lacks};
+use brink_tests::{Chance, in_guest, lacks, report_left_out};
 use rustix::process::Signal;
 
 use super::churn::Churn;
@@ -143,9 +142,7 @@ impl Soak {
     /// Tells the runner what was left out, past libtest, which keeps what a passing test prints.
     fn tell_left_out(&self) {
         for (what, times) in &self.left_out {
-            let line = format!("BRINK-LEFT-OUT {what}, {times} times\n");
-            // Without a stderr there is nobody to tell.
-            drop(io::stderr().write_all(line.as_bytes()));
+            report_left_out(&format!("{what}, {times} times"));
         }
     }
 }
