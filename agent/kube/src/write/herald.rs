@@ -142,14 +142,15 @@ impl Herald {
         self.take_leave(&mut kept).await;
     }
 
-    /// The last words. A server that is busy with those of others is asked again while there is time; one that is away, or that
-    /// refuses, is not.
+    /// The last words. A server that is busy with those of others is asked again while there is time; one that is away is not, nor
+    /// one that refuses, unless the files by which it knows us are others by now.
     async fn take_leave(&mut self, kept: &mut Kept) {
         let mut backoff = Backoff::new(&self.node, self.seed);
         let mut last = "no answer in time".to_owned();
         let leave = async {
             while let Err(untold) = self.tell(&Wanted::Nothing, kept).await {
-                let is_over = untold.code.is_none() || untold.is_refused();
+                let is_over =
+                    untold.code.is_none() || untold.is_refused() && !self.door.has_changed();
                 last = untold.why;
                 if is_over {
                     return false;
@@ -378,3 +379,7 @@ fn bounded(file: &Path) -> std::io::Result<Vec<u8>> {
 #[cfg(test)]
 #[path = "herald_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "herald_token_tests.rs"]
+mod token_tests;
