@@ -1,6 +1,7 @@
 //! Carries a plan out, step by step: each removal only after one more look, all of it within one deadline.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use brink_core::base::Moment;
 use brink_core::node::reclaim::Reclaim;
@@ -13,6 +14,9 @@ use crate::plan::{
 };
 use crate::state::{Layers, Standing, State};
 use crate::usage::Records;
+
+/// How old what the runtime holds may be while containers go by it: others remove them too, and whoever was to stay may be gone.
+const FRESH: Duration = Duration::from_secs(1);
 
 /// What is to be done, and within which bounds.
 #[derive(Clone, Copy)]
@@ -161,6 +165,7 @@ struct Acting<'a, R> {
 
 impl<R: Runtime> Acting<'_, R> {
     async fn dead_containers(&mut self) -> Result<(), Stop> {
+        let mut looked = Instant::now();
         let state = self.in_time(self.runtime.read()).await?;
         self.leave_to_kubelet(state.is_kubelets())?;
         // Without these figures a report says less, and nothing else.
@@ -179,8 +184,14 @@ impl<R: Runtime> Acting<'_, R> {
         let planned = |state: &State| dead_containers(state, policy, &known);
         let mut left = VecDeque::from(planned(&state));
         while let Some(dead) = left.pop_front() {
-            let Some(state) = self.remove_container(dead).await? else {
+            let found = self.remove_container(dead).await?;
+            if found.is_none() && looked.elapsed() < FRESH {
                 continue;
+            }
+            looked = Instant::now();
+            let state = match found {
+                Some(state) => state,
+                None => self.in_time(self.runtime.read()).await?,
             };
             // Where somebody else has removed the newest of a name meanwhile, the next one is to be kept in its stead.
             self.leave_to_kubelet(state.is_kubelets())?;

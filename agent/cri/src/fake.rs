@@ -18,6 +18,8 @@ use crate::state::{Container, Image, Layers, Pod, Standing, State};
 pub(crate) enum Plays {
     /// It is answered.
     Answers,
+    /// It is answered, after some seconds.
+    Slowly,
     /// This happens before it is answered.
     Changes(Change),
     /// It is refused.
@@ -100,6 +102,10 @@ impl Fake {
         };
         match play {
             Plays::Answers => Ok(()),
+            Plays::Slowly => {
+                tokio::time::sleep(Duration::from_secs(5)).await;
+                Ok(())
+            }
             Plays::Changes(change) => {
                 if may_change {
                     self.0.lock().unwrap().state.undergo(&change);
