@@ -241,7 +241,7 @@ fn text(path: &str) -> String {
 }
 
 /// The documents of one.
-fn documents(path: &str) -> Vec<Value> {
+pub(crate) fn documents(path: &str) -> Vec<Value> {
     let nodes = parse(text(path).as_bytes(), Origins::DEFAULT, Limits::WRITTEN).unwrap();
     nodes.iter().map(to_json).collect()
 }

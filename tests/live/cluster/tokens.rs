@@ -9,6 +9,7 @@ use brink_tests::wait_until;
 use serde_json::{Value, json};
 
 use crate::agent::knows;
+use crate::installed::documents;
 use crate::line::Line;
 use crate::manifest::{GO, leaking};
 use crate::running::{Agent, pods_as_node};
@@ -53,15 +54,11 @@ impl<'a> Account<'a> {
 
     fn objects(&self) -> Value {
         let (name, rbac) = (&self.name, "rbac.authorization.k8s.io");
-        let rule = |resource: &str, verbs: &[&str]| json!({ "apiGroups": [""], "resources": [resource], "verbs": verbs });
-        // Those of deploy/kubernetes for an agent that enforces.
-        let rules = [
-            rule("pods", &["list", "watch", "get"]),
-            rule("nodes", &["list", "watch"]),
-            rule("events", &["create"]),
-            rule("pods/status", &["patch"]),
-            rule("nodes/status", &["patch"]),
-        ];
+        let objects = documents("rendered/enforce.yaml").into_iter();
+        let rights = objects
+            .filter(|object| object["kind"] == "ClusterRole")
+            .flat_map(|role| role["rules"].as_array().cloned().unwrap());
+        let rules: Vec<Value> = rights.collect();
         let inside = |kind: &str, own: &str| json!({ "apiVersion": "v1", "kind": kind, "metadata": { "name": own, "namespace": name } });
         let [first, second] = SECRETS.map(|secret| inside("Secret", secret));
         json!({
