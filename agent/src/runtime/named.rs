@@ -1,4 +1,4 @@
-//! What of the configuration keeps the agent from starting, told by its key.
+//! What of the configuration keeps the agent from starting, told by its key, and what of its node it has to start without.
 
 use std::fmt;
 use std::fs;
@@ -6,6 +6,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use brink_host::cgroup::{Controller, Layout};
+use tracing::warn;
 
 use crate::config::{AgentConfig, NodeScope};
 
@@ -82,4 +83,18 @@ pub fn look_for_node(config: &AgentConfig, layout: &Layout) -> anyhow::Result<()
         .with_context(|| format!("there is no control group {group}: {}", folder.display()))
         .context(Named::NODE)?;
     Ok(())
+}
+
+/// Warns where the node is to be the machine, and its groups are mounted in part alone.
+pub fn warn_of_parts(config: &AgentConfig, layout: &Layout) {
+    if config.node != NodeScope::Machine {
+        return;
+    }
+    for part in layout.partial() {
+        warn!(
+            %part,
+            "not all control groups of the machine are mounted: nobody outside of these is watched over, and whoever is in them goes for \
+             all that the machine is short of; brink doctor (cgroups.layout) says what to do"
+        );
+    }
 }

@@ -34,7 +34,7 @@ use super::equipment::{Equipment, Loaded};
 use super::foresight::BoardCell;
 use super::foretold::Foretold;
 use super::graces::Graces;
-use super::named::{Named, look_for_node, of_root};
+use super::named::{Named, look_for_node, of_root, warn_of_parts};
 use super::outbox::Outbox;
 use super::process::{self, go_ahead, go_first, hurried, settle_memory, spawn};
 use super::recording;
@@ -138,9 +138,7 @@ pub fn start(config: &AgentConfig) -> anyhow::Result<Running> {
 
 fn prepare(config: &AgentConfig) -> anyhow::Result<Running> {
     let root = config.paths.root.as_path();
-    let layout = Layout::detect(root).context("no control groups to watch over");
-    let layout = of_root(root, layout)?;
-    look_for_node(config, &layout)?;
+    let layout = layout_of(config)?;
     process::prepare(root);
     make_folder(&config.paths.state_dir).context(Named::STATE_DIR)?;
     let clocks = Clocks {
@@ -235,6 +233,16 @@ fn prepare(config: &AgentConfig) -> anyhow::Result<Running> {
     };
     running.keep_disks(config)?;
     Ok(running)
+}
+
+/// The machine's control groups, with the node among them.
+fn layout_of(config: &AgentConfig) -> anyhow::Result<Layout> {
+    let root = config.paths.root.as_path();
+    let layout = Layout::detect(root).context("no control groups to watch over");
+    let layout = of_root(root, layout)?;
+    look_for_node(config, &layout)?;
+    warn_of_parts(config, &layout);
+    Ok(layout)
 }
 
 /// The clocks and the boot that all records refer to.

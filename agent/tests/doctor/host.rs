@@ -202,6 +202,37 @@ fn from_a_cgroup_namespace_those_outside_are_seen_where_the_machines_groups_are_
 }
 
 #[test]
+fn a_part_of_the_machines_groups_is_not_taken_for_all_of_them() {
+    let mounted =
+        |root: &str| format!("30 23 0:28 {root} /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+    let machine = |root: &str| Machine::whole().with("proc/self/mountinfo", &mounted(root));
+    let below_root = ("sys/fs/cgroup/cgroup.type", "domain\n");
+    let words = ["watched over", "hostPath", "--volume"];
+    let bound = machine("/docker/abc").check("cgroups.layout");
+    expect(&bound, Warning, &words);
+    expect(&bound, Warning, &["the group /docker/abc alone"]);
+    let inside = || machine("/").with(below_root.0, below_root.1);
+    let found = inside().check("cgroups.layout");
+    expect(&found, Warning, &words);
+    expect(&found, Warning, &["below the machine's root alone"]);
+    let group = inside().configured("node: {cgroup: /guests}");
+    let found = group.check("cgroups.layout");
+    assert!(!found.found.contains("alone"), "{found:?}");
+
+    // From a namespace inside of a container: what is mounted is the container's.
+    let listed = format!("{}\n", std::process::id());
+    let nested = machine("/../..")
+        .with("proc/self/cgroup", "0::/\n")
+        .with("sys/fs/cgroup/kubepods/own/cgroup.procs", &listed);
+    nested.link("proc/self/ns/cgroup", "cgroup:[4026532999]");
+    expect(&nested.check("rights.namespaces"), Ok, &["are seen"]);
+    nested.write(below_root.0, below_root.1);
+    let found = nested.check("rights.namespaces");
+    expect(&found, Warning, &["control groups outside are not seen"]);
+    expect(&nested.check("cgroups.layout"), Warning, &["hostPath"]);
+}
+
+#[test]
 fn the_throttle_on_real_time() {
     let throttle = |runtime: &str| {
         let machine = Machine::whole().with("proc/sys/kernel/sched_rt_runtime_us", runtime);

@@ -94,6 +94,7 @@ fn check_mounts(layout: &Layout) {
         assert_eq!(layout.require(controller).is_ok(), found);
     }
     let _paths = layout.shadowed();
+    let _parts = layout.partial();
 }
 
 fn check_folder(hierarchy: &Hierarchy, group: &str) {

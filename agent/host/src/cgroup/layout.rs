@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::cgroup::home::{Home, climbs};
 use crate::cgroup::membership::normal_path;
 use crate::cgroup::mounts::{Kind, Mount, choose, parse_mounts};
+use crate::cgroup::partial::{Partial, partial};
 use crate::error::HostError;
 use crate::hot_file::read_bytes;
 use crate::scan;
@@ -93,6 +94,16 @@ impl Hierarchy {
             },
         };
         Some(self.path.join(normal_path(inside)?))
+    }
+
+    /// Whether the file system at the mount point is the one that mountinfo says.
+    pub(super) fn is_itself(&self) -> bool {
+        let expected = match self.version {
+            Version::V1 => CGROUP_SUPER_MAGIC,
+            Version::V2 => CGROUP2_SUPER_MAGIC,
+        };
+        rustix::fs::statfs(&self.path)
+            .is_ok_and(|found| u64::try_from(found.f_type) == Ok(expected))
     }
 
     /// A group and those above it up to the root, as far as this mount shows them; the group comes first. There are no more than
@@ -234,22 +245,22 @@ impl Layout {
 
     /// Mount points whose file system is not what mountinfo says: something else has been mounted over them.
     pub fn shadowed(&self) -> Vec<PathBuf> {
-        let all = self
-            .legacy
-            .iter()
-            .map(|(_, hierarchy)| hierarchy)
-            .chain(&self.unified);
-        let wrong = all.filter(|hierarchy| {
-            let expected = match hierarchy.version {
-                Version::V1 => CGROUP_SUPER_MAGIC,
-                Version::V2 => CGROUP2_SUPER_MAGIC,
-            };
-            !rustix::fs::statfs(&hierarchy.path)
-                .is_ok_and(|found| u64::try_from(found.f_type) == Ok(expected))
-        });
+        let wrong = self.all().filter(|hierarchy| !hierarchy.is_itself());
         let mut paths: Vec<PathBuf> = wrong.map(|hierarchy| hierarchy.path.clone()).collect();
         paths.dedup();
         paths
+    }
+
+    /// Mounts that show a part of the machine's groups alone, as far as that can be told.
+    pub fn partial(&self) -> Vec<Partial> {
+        let mut found: Vec<Partial> = self.all().filter_map(partial).collect();
+        found.dedup();
+        found
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Hierarchy> {
+        let legacy = self.legacy.iter().map(|(_, hierarchy)| hierarchy);
+        legacy.chain(&self.unified)
     }
 }
 

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`layout`] | v1, v2 or hybrid, and which mount holds which controller |
 //! | [`dir`] | one group, held open, with its id |
+//! | [`partial`] | whether a mount shows the machine's whole tree |
 //! | [`membership`] | which groups a process is in |
 //! | [`home`] | where our cgroup namespace begins, and what groups outside of it are called |
 //! | [`usage`], [`limit`], [`stat`], [`events`], [`pids`] | one file each, v1 and v2 behind one type |
@@ -24,6 +25,7 @@ pub mod limit;
 pub mod membership;
 mod mounts;
 pub mod owned;
+pub mod partial;
 pub mod pids;
 pub mod pod;
 pub mod preference;

@@ -29,6 +29,11 @@ fn layout(facts: &Facts) -> Check {
         Err(why) => return no_layout(facts, why),
     };
     let found = places(layout);
+    // A node that is a group is seen whole, or not at all.
+    let is_machine = facts.cgroups.node.is_none();
+    if is_machine && let Some(check) = partial(layout, &found) {
+        return check;
+    }
     let shadowed: Vec<String> = layout
         .shadowed()
         .iter()
@@ -49,6 +54,24 @@ fn layout(facts: &Facts) -> Check {
             .note(found)
             .follows("without the pids controller processes of a workload are counted one by one"),
     }
+}
+
+/// Where the machine's groups are mounted in part alone.
+fn partial(layout: &Layout, found: &str) -> Option<Check> {
+    let parts: Vec<String> = layout.partial().iter().map(ToString::to_string).collect();
+    if parts.is_empty() {
+        return None;
+    }
+    let check = LAYOUT
+        .warning(format!("{found}; {}", parts.join(", ")))
+        .follows(
+            "groups outside of that are not seen: nobody there is watched over, and whoever is inside goes for all that the machine is \
+             short of",
+        )
+        .next(
+            "mount the machine's own /sys/fs/cgroup: a hostPath in a pod, with docker --volume /sys/fs/cgroup:/sys/fs/cgroup",
+        );
+    Some(check)
 }
 
 fn no_layout(facts: &Facts, why: &str) -> Check {

@@ -77,7 +77,8 @@ fn namespaces(facts: &Facts) -> Check {
     let Namespaces { pid, cgroup, user } = &facts.process.namespaces;
     // The machine's groups are mounted, and which of them is ours was found: those outside are seen all the same.
     let layout = facts.cgroups.layout.as_ref();
-    let sees_out = layout.is_ok_and(|layout| layout.home().path().is_some());
+    let sees_out =
+        layout.is_ok_and(|layout| layout.home().path().is_some() && layout.partial().is_empty());
     let seen = Ok(true);
     let cgroup = if sees_out { &seen } else { cgroup };
     let named = [
