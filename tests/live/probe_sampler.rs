@@ -6,11 +6,14 @@ use std::time::{Duration, Instant};
 
 use brink::guard::files::{NodeFiles, NodePlan};
 use brink::guard::kernel::Kernel;
+use brink::guard::pods::PodsGroup;
 use brink::guard::watches::Terrain;
 use brink::recorder::NODE_PERIOD_NS;
+use brink_core::base::{Quantity, Span};
 use brink_core::node;
 use brink_core::node::engine::MemoryPolicy;
 use brink_core::node::policy::{Policy, Settings};
+use brink_core::node::threshold::{Threshold, Value};
 use brink_host::cgroup::Layout;
 use brink_host::probe::abi::command::Terms;
 use brink_host::probe::abi::sample::{
@@ -345,6 +348,68 @@ fn check_that_a_change_brings_a_tick(mut probe: Probe, group: &Group) {
     assert!(capacity < bound && slot < bound, "{capacity:?} {slot:?}");
 }
 
+/// The machine without swap, with a group of all pods of so many bytes if there is one.
+fn of_machine(pods_capacity: Option<i64>) -> Terrain {
+    Terrain {
+        capacity: signed(meminfo("MemTotal")),
+        pods_capacity,
+        node_is_group: false,
+        swap: 0,
+        pods_swap: 0,
+        memory: MemoryPolicy::Kubelet,
+    }
+}
+
+#[test]
+fn a_group_of_all_pods_that_cannot_be_had_leaves_the_node_to_the_sampler() {
+    let (mut probe, group) = match (probe(Wishes::default()), Group::new("pods")) {
+        (Ok(probe), Ok(group)) => (probe, group),
+        (Err(why), _) | (_, Err(why)) => lacks!("{why}"),
+    };
+    let meters = Arc::new(probe.take_meters().unwrap());
+    let mut kernel = Kernel::new(probe, Some(meters));
+    let threshold = Threshold {
+        signal: node::signal::Signal::AllocatableMemoryAvailable,
+        grace: Span::ZERO,
+        value: Value::Quantity(Quantity::from_bytes(signed(16 * MIB))),
+        min_reclaim: None,
+    };
+    let policy = Policy::new(
+        vec![threshold],
+        node::observe::Layout::Single,
+        Settings::default(),
+    );
+    let terrain = of_machine(Some(signed(64 * MIB)));
+    let open = |group: &Group| {
+        group.set_limit(64 * MIB);
+        let name = group.path().file_name().unwrap().to_str().unwrap();
+        let plan = NodePlan {
+            pods: PodsGroup::Named(format!("/{name}")),
+            ..NodePlan::default()
+        };
+        let root = Path::new("/");
+        NodeFiles::open(root, &Layout::detect(root).unwrap(), &plan).unwrap()
+    };
+    let gone = open(&group);
+    drop(group);
+    kernel.arm(&gone, &policy, terrain).unwrap();
+    assert!(kernel.without_pods().is_some());
+    assert!(!kernel.tells_of_pods(&policy));
+    kernel.probe().tick().unwrap();
+    let figures = kernel.figures(&kernel.sample().unwrap());
+    assert!(figures.memory.is_some() && figures.pods.is_none());
+    // A kubelet has made it anew.
+    let group = Group::new("pods-anew").unwrap();
+    kernel.arm(&open(&group), &policy, terrain).unwrap();
+    assert_eq!(kernel.without_pods(), None);
+    assert!(kernel.tells_of_pods(&policy));
+    let pods = until("figures of the pods", || {
+        kernel.probe().tick().ok()?;
+        kernel.figures(&kernel.sample()?).pods
+    });
+    assert_eq!(pods.capacity, signed(64 * MIB));
+}
+
 #[test]
 fn a_timer_that_does_not_run_is_started_whatever_was_asked_for() {
     let mut probe = match probe(Wishes::default()) {
@@ -361,14 +426,7 @@ fn a_timer_that_does_not_run_is_started_whatever_was_asked_for() {
         node::observe::Layout::Single,
         Settings::default(),
     );
-    let terrain = Terrain {
-        capacity: signed(meminfo("MemTotal")),
-        pods_capacity: None,
-        node_is_group: false,
-        swap: 0,
-        pods_swap: 0,
-        memory: MemoryPolicy::Kubelet,
-    };
+    let terrain = of_machine(None);
     // As each pass cross-checks.
     kernel.probe().tick().unwrap();
     assert_eq!(meters.sampler().unwrap().fired_ns, 0);

@@ -81,6 +81,7 @@ struct Last {
     board: Arc<Board>,
     workloads: Vec<Workload>,
     left_alone: Vec<Vec<String>>,
+    pods_group: Option<String>,
     protected: ProtectedPids,
     scores: Vec<Expected>,
     owned: Arc<[Owned]>,
@@ -94,6 +95,7 @@ impl Last {
             board: Arc::clone(&roster.board),
             workloads,
             left_alone: roster.left_alone.clone(),
+            pods_group: roster.pods_group.clone(),
             protected: roster.protected.clone(),
             scores: scores_of(&roster.scores),
             owned: Arc::clone(&roster.owned),
@@ -105,6 +107,7 @@ impl Last {
     fn differs(&self, now: &Self) -> bool {
         self.workloads != now.workloads
             || self.left_alone != now.left_alone
+            || self.pods_group != now.pods_group
             || ids(&self.members) != ids(&now.members)
             || self.protected != now.protected
             || self.scores != now.scores
@@ -291,6 +294,7 @@ impl Builder {
         let mut roster = Roster::new(table, members, protected);
         roster.owners = owners;
         roster.left_alone = left_alone;
+        roster.pods_group = inside;
         roster.scores = scores.into();
         roster.owned = owned.into();
         roster.note_unowned();
@@ -326,6 +330,10 @@ impl Builder {
         self.said.is_empty()
             && !self.names_commands()
             && essentials.are_still_there(&self.root)
+            && self
+                .last
+                .as_ref()
+                .is_some_and(|last| last.pods_group == self.pods_group())
             && self.look(hierarchy).finds_the_same(families)
     }
 

@@ -142,6 +142,37 @@ fn who_is_outside_of_the_pods_is_known_as_soon_as_a_kubelet_has_made_its_group()
     assert!(!is_outside(), "it is gone");
 }
 
+#[test]
+fn a_roster_says_of_which_group_it_has_told_and_another_group_makes_another_roster() {
+    const SYSTEMD: &str = "/kubepods.slice";
+    const CGROUPFS: &str = "/kubepods";
+    let machine = Machine::new();
+    machine.write("sys/fs/cgroup/work/memory.stat", "inactive_file 0\n");
+    machine.write("sys/fs/cgroup/work/cgroup.procs", "");
+    let runs_in = |group: &str, populated: u8| {
+        let file = format!("sys/fs/cgroup{group}/cgroup.events");
+        machine.write(&file, &format!("populated {populated}\n"));
+    };
+    let builder = machine.builder(Selection::default());
+    let mut builder = builder.with_pods_in(PodsGroup::Kubelets);
+    let mut check = |group: Option<&str>, stands: bool, changed: bool| {
+        assert_eq!(builder.stands(), stands, "before {group:?}");
+        let built = builder.build(&[], Scan::All).unwrap();
+        assert_eq!(built.roster.pods_group.as_deref(), group);
+        assert_eq!(builder.changed(), changed, "{group:?}");
+    };
+    check(None, false, true);
+    check(None, true, false);
+    runs_in(SYSTEMD, 1);
+    check(Some(SYSTEMD), false, true);
+    runs_in(CGROUPFS, 0);
+    check(Some(SYSTEMD), true, false);
+    // The kubelet has come back with the other driver: `/work` is outside of both.
+    runs_in(SYSTEMD, 0);
+    runs_in(CGROUPFS, 1);
+    check(Some(CGROUPFS), false, true);
+}
+
 /// A pod as an API server knows it, with these containers.
 fn pod(uid: &str, ids: &[&str]) -> Manifest {
     let container = |id: &&str| ("app".to_owned(), (*id).to_owned());

@@ -60,6 +60,8 @@ pub struct NodeFiles {
     layout: Layout,
     plan: NodePlan,
     source: Source,
+    /// The kubelet's cgroup of all pods that is followed, whether or not it can be read.
+    followed: Option<String>,
     pods: Option<GroupFiles>,
     ids: IdFiles,
     areas: SwapAreas,
@@ -133,8 +135,8 @@ impl NodeFiles {
     /// Opens everything the plan needs.
     ///
     /// # Errors
-    /// [`HostError`] with the path; a node that is a cgroup without a memory limit is refused. That a kubelet's cgroup of all pods is
-    /// not there is none.
+    /// [`HostError`] with the path; a node that is a cgroup without a memory limit is refused. Which cgroup a kubelet has its pods in is
+    /// not looked for here: [`NodeFiles::follow_pods`].
     pub fn open(root: &Path, layout: &Layout, plan: &NodePlan) -> Result<Self, HostError> {
         let source = match &plan.scope {
             Scope::Machine => Source::Machine {
@@ -171,6 +173,7 @@ impl NodeFiles {
             layout: layout.clone(),
             plan: plan.clone(),
             source,
+            followed: None,
             pods,
             ids: IdFiles::open(root, layout, group),
             areas: SwapAreas::default(),
@@ -194,30 +197,48 @@ impl NodeFiles {
         }
         self.refresh_zones()?;
         if self.plan.pods == PodsGroup::Kubelets {
-            self.find_pods();
+            self.refresh_pods();
         } else if let Some(pods) = &mut self.pods {
             pods.refresh(&self.root)?;
         }
         Ok(())
     }
 
-    /// Looks again where a kubelet has its pods: it may have started since, or have made its cgroup anew.
-    fn find_pods(&mut self) {
-        let found = self.plan.pods.find(&self.layout, self.plan.scope.group());
-        let group = found.map(|found| found.group);
-        let known = self.pods.take();
-        let mut stays = known.filter(|known| Some(known.dir.group()) == group.as_deref());
-        let is_fresh = stays
-            .as_mut()
-            .is_some_and(|pods| pods.refresh(&self.root).is_ok());
-        if !is_fresh
-            && let Some(anew) =
-                group.and_then(|group| GroupFiles::open(&self.root, &self.layout, &group).ok())
-        {
-            stays = Some(anew);
+    /// Reads this cgroup from now on as the one in which a kubelet has its pods, none where there is none; true if it was another
+    /// before. The roster says which, so that who is outside of the pods and what they may use are told of one group. One that the
+    /// configuration names stays.
+    pub fn follow_pods(&mut self, group: Option<&str>) -> bool {
+        if self.plan.pods != PodsGroup::Kubelets || self.followed.as_deref() == group {
+            return false;
         }
-        // One that is there and could not be read this once keeps what was known of it.
-        self.pods = stays;
+        self.followed = group.map(str::to_owned);
+        self.pods = None;
+        self.refresh_pods();
+        true
+    }
+
+    /// Follows the one that is there now, for whoever makes no roster.
+    pub fn find_pods(&mut self) {
+        let found = self.plan.pods.find(&self.layout, self.plan.scope.group());
+        self.follow_pods(found.as_ref().map(|found| found.group.as_str()));
+    }
+
+    /// Reads the limit of the kubelet's cgroup of all pods again, and opens it again where that fails: it may have been made anew.
+    fn refresh_pods(&mut self) {
+        let root = &self.root;
+        let known = self.pods.as_mut();
+        if known.is_some_and(|pods| pods.refresh(root).is_ok()) {
+            return;
+        }
+        let Some(group) = self.followed.as_deref() else {
+            return;
+        };
+        match GroupFiles::open(root, &self.layout, group) {
+            Ok(anew) => self.pods = Some(anew),
+            Err(error) if error.errno() == Some(libc::ENOENT) => self.pods = None,
+            // One that is there and could not be read this once keeps what was known of it.
+            Err(_) => {}
+        }
     }
 
     /// Reads again what the zones keep, and what they lack of it. A node that is a group has none. Allocates.

@@ -10,6 +10,7 @@ use brink_host::probe::pace::LOOKS;
 use super::assess::doubt;
 use super::figures::saturated;
 use super::files::NodeFiles;
+use super::kernel::Kernel;
 use super::ports::Report;
 use super::roster::Roster;
 use super::rung::{Rung, Standing};
@@ -34,7 +35,8 @@ impl Guard {
         if let Err(error) = self.files.refresh() {
             self.trouble = Some(error.to_string());
             // Its cgroup may have been removed and made anew.
-            if let Ok(files) = NodeFiles::open(&self.root, &self.layout, &self.node) {
+            if let Ok(mut files) = NodeFiles::open(&self.root, &self.layout, &self.node) {
+                files.follow_pods(self.roster.pods_group.as_deref());
                 self.files = files;
             }
         }
@@ -117,8 +119,16 @@ impl Guard {
 
     /// Tells the standing if it changed.
     fn tell_standing(&mut self) {
-        let rung = Rung::of(self.sampler_serves(), self.is_realtime);
+        let serves = self.sampler_serves();
+        let rung = Rung::of(serves, self.is_realtime);
         let mut reasons = self.without_kernel.clone();
+        let kernel = self.kernel.as_ref().filter(|_| serves);
+        let without_pods = kernel.and_then(Kernel::without_pods);
+        reasons.extend(without_pods.map(|why| {
+            format!(
+                "allocatable memory is read from files, as the sampler cannot be armed for the group of all pods: {why}"
+            )
+        }));
         reasons.extend(self.scheduling.1.clone());
         let unreadable = self.unreadable.take();
         reasons.extend(unreadable.map(|error| format!("the node could not be read: {error}")));
@@ -185,8 +195,14 @@ impl Guard {
             return;
         };
         self.times.terms = Some(at + terms_pace(kernel.period_ns()));
-        if kernel.refresh_terms(&self.files).is_err() {
+        let had_pods = kernel.without_pods().is_none();
+        let is_refreshed = kernel.refresh_terms(&self.files).is_ok();
+        let has_lost_pods = had_pods && kernel.without_pods().is_some();
+        if !is_refreshed {
             self.distrust("a cgroup of the node itself can no longer be read");
+        } else if has_lost_pods {
+            // Nothing is pushed of them from here on: the look plans the next ones.
+            self.look(at);
         }
     }
 
@@ -199,6 +215,10 @@ impl Guard {
     pub(super) fn replace_roster(&mut self, roster: Box<Roster>) {
         self.see_whether_removed();
         let old = std::mem::replace(&mut self.roster, roster);
+        // Before anybody is chosen from it: of another group's shortage its word on who is outside would be wrong.
+        if self.files.follow_pods(self.roster.pods_group.as_deref()) {
+            self.times.housekeeping = now();
+        }
         self.killer.protect(&mut self.roster.protected);
         let table = std::sync::Arc::clone(&self.roster.table);
         self.make_room();
@@ -293,7 +313,42 @@ fn terms_pace(period_ns: Option<u64>) -> Span {
 
 #[cfg(test)]
 mod tests {
+    use super::super::pods::PodsGroup;
+    use super::super::scene::Scene;
     use super::*;
+    use crate::fake::write;
+
+    #[test]
+    fn allocatable_memory_is_of_the_group_that_the_roster_has_told_of() {
+        let mut scene = Scene::killing();
+        let root = scene.guard.root.clone();
+        for group in ["kubepods", "kubepods.slice"] {
+            let file = |name: &str| format!("sys/fs/cgroup/{group}/{name}");
+            write(&root, &file("memory.max"), "1048576\n");
+            write(&root, &file("memory.current"), "0\n");
+            let stat = "inactive_file 0\nactive_file 0\n";
+            write(&root, &file("memory.stat"), stat);
+        }
+        scene.guard.node.pods = PodsGroup::Kubelets;
+        let guard = &mut scene.guard;
+        guard.files = NodeFiles::open(&root, &guard.layout, &guard.node).unwrap();
+        let far = now() + Span::from_secs(3600);
+        let mut check = |group: Option<&str>, is_another: bool| {
+            let mut roster = scene.roster(&["a", "idle"]);
+            roster.pods_group = group.map(str::to_owned);
+            scene.guard.times.housekeeping = far;
+            scene.guard.replace_roster(roster);
+            let measured = scene.guard.files.pods_group();
+            assert_eq!(measured.map(|pods| pods.dir().group()), group);
+            let is_pass_due = scene.guard.times.housekeeping < far;
+            assert_eq!(is_pass_due, is_another, "{group:?}");
+        };
+        check(None, false);
+        check(Some("/kubepods"), true);
+        check(Some("/kubepods"), false);
+        check(Some("/kubepods.slice"), true);
+        check(None, true);
+    }
 
     #[test]
     fn a_refresh_is_brought_forward_and_never_put_off() {

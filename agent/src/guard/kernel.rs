@@ -1,5 +1,7 @@
 //! The probe as the guard uses it: slots for cgroups, watches for thresholds, and a check against the files.
 
+mod own_groups;
+
 use std::io;
 use std::sync::Arc;
 
@@ -16,12 +18,12 @@ use brink_host::probe::abi::sample::{NODE_KNOWN, Sample, USAGE_KNOWN, Usage};
 use brink_host::probe::{Family, Meters, Probe, ProbeError, Victim};
 
 use super::compared::{Compared, Told};
-use super::figures::{NodeFigures, saturated};
+use super::figures::NodeFigures;
 use super::files::NodeFiles;
 use super::omitted::{Omissions, Omitted};
 use super::roster::Roster;
 use super::unreaped::Ends;
-use super::watches::{FIRST_WORKLOAD_SLOT, NODE_SLOT, PODS_SLOT, Terrain, Watches, watches};
+use super::watches::{FIRST_WORKLOAD_SLOT, NODE_SLOT, Terrain, Watches, watches};
 use crate::ledger::entry::ReclaimCost;
 
 /// Slots armed in one go; the rest follows in later turns, so that no turn is long.
@@ -57,6 +59,8 @@ pub struct Kernel {
     watches: Watches,
     capacity: i64,
     pods_capacity: Option<i64>,
+    /// Why the sampler does not have the cgroup of all pods, though there is one.
+    without_pods: Option<String>,
     usages: Box<[Usage; MAX_SLOTS]>,
     /// Id of the cgroup that each slot is armed for.
     armed: Box<[Option<u64>; MAX_SLOTS]>,
@@ -87,6 +91,7 @@ impl Kernel {
             watches: Watches::default(),
             capacity: 0,
             pods_capacity: None,
+            without_pods: None,
             usages: Box::new([Usage::default(); MAX_SLOTS]),
             armed: Box::new([None; MAX_SLOTS]),
             terms: [None; FIRST_WORKLOAD_SLOT as usize],
@@ -115,7 +120,8 @@ impl Kernel {
     /// housekeeping pass, since limits and reserves move.
     ///
     /// # Errors
-    /// [`ProbeError`] when the sampler cannot serve this node; the next rung does then.
+    /// [`ProbeError`] when the sampler cannot serve this node; the next rung does then. That it cannot be pointed at the cgroup of all
+    /// pods is none: [`Kernel::without_pods`].
     pub fn arm(
         &mut self,
         files: &NodeFiles,
@@ -132,11 +138,7 @@ impl Kernel {
         if let Some(group) = files.node_group() {
             self.arm_group(NODE_SLOT, group)?;
         }
-        if let Some(group) = files.pods_group() {
-            self.arm_group(PODS_SLOT, group)?;
-        } else {
-            self.disarm_group(PODS_SLOT);
-        }
+        self.arm_pods(files.pods_group());
         self.capacity = terrain.capacity;
         self.pods_capacity = terrain.pods_capacity;
         self.watch(policy, terrain)?;
@@ -161,10 +163,12 @@ impl Kernel {
         fired_ns > 0 && clock::monotonic_ns().saturating_sub(fired_ns) < OLDEST_TICK
     }
 
-    /// Whether the programs tell of everything that these thresholds wait for: no limit is left out, and threads are counted.
+    /// Whether the programs tell of everything that these thresholds wait for: no limit is left out, the cgroup of all pods neither, and
+    /// threads are counted.
     pub fn tells_of_all(&self, at: Moment, policy: &Policy) -> bool {
         let mut thresholds = policy.thresholds().iter();
         self.watches.left_out == 0
+            && self.tells_of_pods(policy)
             && (self.tells_of_ids(at)
                 || thresholds.all(|threshold| threshold.signal != Signal::PidAvailable))
     }
@@ -190,72 +194,10 @@ impl Kernel {
     /// # Errors
     /// [`ProbeError`].
     pub fn watch(&mut self, policy: &Policy, terrain: Terrain) -> Result<(), ProbeError> {
-        let watches = watches(policy, terrain);
+        let watches = watches(policy, self.reached(terrain));
         if watches != self.watches {
             self.probe.set_watches(&watches.list)?;
             self.watches = watches;
-        }
-        Ok(())
-    }
-
-    fn arm_group(&mut self, slot: u32, group: &super::files::GroupFiles) -> Result<(), ProbeError> {
-        let at = Moment::START;
-        let unread = Terms {
-            limit: group.limit().map_or(i64::MAX, saturated),
-            inactive_file: 0,
-            reclaimable: 0,
-        };
-        let terms = group.read(at).map_or(unread, |figures| figures.terms);
-        let id = group.dir().id().0;
-        let armed = self.armed.get(slot as usize).copied().flatten();
-        if armed == Some(id) {
-            return self.set_terms(slot, terms);
-        }
-        self.arm_slot(slot, id, std::os::fd::AsFd::as_fd(group.dir()), terms)?;
-        self.note_terms(slot, terms);
-        Ok(())
-    }
-
-    /// Lets go of a cgroup of the node's own.
-    fn disarm_group(&mut self, slot: u32) {
-        let armed = self.armed.get_mut(slot as usize);
-        if armed.and_then(Option::take).is_some() {
-            let _gone_already = self.probe.disarm_slot(slot);
-        }
-        if let Some(known) = self.terms.get_mut(slot as usize) {
-            *known = None;
-        }
-    }
-
-    /// Tells the sampler of other terms than it has: each time brings a tick.
-    fn set_terms(&mut self, slot: u32, terms: Terms) -> Result<(), ProbeError> {
-        let known = self.terms.get(slot as usize).copied().flatten();
-        if known != Some(terms) {
-            self.probe.set_slot_terms(slot, terms)?;
-            self.note_terms(slot, terms);
-        }
-        Ok(())
-    }
-
-    fn note_terms(&mut self, slot: u32, terms: Terms) {
-        if let Some(known) = self.terms.get_mut(slot as usize) {
-            *known = Some(terms);
-        }
-    }
-
-    /// Brings what user space knows of the node's own cgroups up to date.
-    ///
-    /// # Errors
-    /// [`ProbeError`].
-    pub fn refresh_terms(&mut self, files: &NodeFiles) -> Result<(), ProbeError> {
-        let groups = [
-            (NODE_SLOT, files.node_group()),
-            (PODS_SLOT, files.pods_group()),
-        ];
-        for (slot, group) in groups {
-            if let Some(Ok(figures)) = group.map(|group| group.read(Moment::START)) {
-                self.set_terms(slot, figures.terms)?;
-            }
         }
         Ok(())
     }

@@ -239,9 +239,10 @@ pub fn now() -> Moment {
 }
 
 impl Guard {
-    fn new(mut plan: Plan, files: NodeFiles, ports: Arc<Ports>) -> Self {
+    fn new(mut plan: Plan, mut files: NodeFiles, ports: Arc<Ports>) -> Self {
         let workloads = plan.roster.table.len();
         plan.killer.protect(&mut plan.roster.protected);
+        files.follow_pods(plan.roster.pods_group.as_deref());
         let parked = Parked::new(files.cpu_lists(), page());
         Self {
             root: plan.root,

@@ -62,6 +62,8 @@ pub struct Roster {
     pub owners: Vec<Option<String>>,
     /// Cgroups in which nobody runs that is known, of each of them likewise: no eviction touches them.
     pub left_alone: Vec<Vec<String>>,
+    /// The cgroup all pods live in, of which the workloads are told that they are outside of it; none where there is none.
+    pub pods_group: Option<String>,
     /// Their cgroups, ordered by workload.
     pub members: Vec<Member>,
     /// What the processes of each should have as `oom_score_adj`; not the guard's affair.
@@ -197,6 +199,7 @@ impl Roster {
             table: Arc::new(table),
             owners: Vec::new(),
             left_alone: Vec::new(),
+            pods_group: None,
             scores: Arc::default(),
             board: Arc::new(Board::new(members.len())),
             slots: vec![None; members.len()],

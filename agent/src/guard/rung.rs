@@ -11,7 +11,7 @@ pub struct Standing {
     pub rung: Rung,
     /// How the guard thread is scheduled: `SCHED_FIFO 49`, `nice -20`.
     pub scheduling: String,
-    /// Why it stands no higher, one sentence each; empty on the top rung.
+    /// Why it stands no higher, and what it does without on the rung it has, one sentence each; empty where nothing is wrong.
     pub reasons: Vec<String>,
 }
 

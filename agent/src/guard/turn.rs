@@ -353,11 +353,14 @@ impl Guard {
         let is_seen_here = self.met_before.difference(self.disks_met());
         let pressed = (pressed || !is_seen_here.is_empty()).then(|| now + again);
         let kernel = self.kernel.as_ref();
-        let is_told = kernel.is_none_or(|kernel| kernel.tells_of_all(now, self.engine.policy()));
+        let policy = self.engine.policy();
+        let is_told = kernel.is_none_or(|kernel| kernel.tells_of_all(now, policy));
         let untold = (!is_told).then(|| now + UNTOLD);
         let wishes = [self.engine.next_wake(now), pressed, untold];
         self.times.evaluate = wishes.into_iter().flatten().min();
-        self.times.poll = (!self.sampler_serves()).then(|| now + pace(slack, self.growth));
+        let has_pods = kernel.is_none_or(|kernel| kernel.tells_of_pods(policy));
+        let is_pushed = self.sampler_serves() && has_pods;
+        self.times.poll = (!is_pushed).then(|| now + pace(slack, self.growth));
     }
 
     /// Looks again soon while nobody has to go yet and the programs count more threads than their limit, or do not count them all: they

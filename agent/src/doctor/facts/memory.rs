@@ -84,7 +84,8 @@ fn swaps(root: &Path) -> Known<Swaps> {
 
 fn figures(root: &Path, layout: &Known<Layout>, plan: &NodePlan) -> Known<(NodeFigures, Slow)> {
     let layout = layout.as_ref().map_err(Clone::clone)?;
-    let files = known(NodeFiles::open(root, layout, plan))?;
+    let mut files = known(NodeFiles::open(root, layout, plan))?;
+    files.find_pods();
     Ok((known(files.read(Moment::START))?, files.slow()))
 }
 

@@ -308,7 +308,8 @@ fn compare(
     layout: &Known<Layout>,
 ) -> Known<Agreement> {
     let layout = layout.as_ref().map_err(Clone::clone)?;
-    let files = known(NodeFiles::open(root, layout, &node_plan(config)))?;
+    let mut files = known(NodeFiles::open(root, layout, &node_plan(config)))?;
+    files.find_pods();
     let figures = known(files.read(Moment::START))?;
     let terrain = Terrain {
         capacity: figures.memory.map_or(0, |seen| seen.capacity),
@@ -323,6 +324,11 @@ fn compare(
         return Err(why.to_owned());
     }
     known(kernel.arm(&files, &config.policy, terrain))?;
+    if let Some(why) = kernel.without_pods() {
+        return Err(format!(
+            "it cannot be armed for the group of all pods: {why}"
+        ));
+    }
     let mut readings = Vec::with_capacity(READINGS);
     for _ in 0..READINGS {
         let before = known(files.read(Moment::START))?.numbers();

@@ -173,6 +173,7 @@ fn a_kubelets_group_of_all_pods_is_taken_when_it_is_there_and_looked_for_again_w
         pods: PodsGroup::Kubelets,
     });
     let mut check = |expected: Option<(i64, &str)>| {
+        files.find_pods();
         files.refresh().unwrap();
         assert_eq!(allocatable(&files), expected);
     };
@@ -193,13 +194,46 @@ fn a_kubelets_group_of_all_pods_is_taken_when_it_is_there_and_looked_for_again_w
 }
 
 #[test]
+fn of_a_kubelets_groups_the_one_that_is_followed_is_read_whatever_else_is_there() {
+    let machine = Machine::new(V2, 0);
+    let (systemd, cgroupfs) = ("/kubepods.slice", "/kubepods");
+    machine.group_v2(systemd);
+    let plan = |pods: PodsGroup| NodePlan {
+        scope: Scope::Machine,
+        pods,
+    };
+    let mut files = machine.open(&plan(PodsGroup::Kubelets));
+    files.refresh().unwrap();
+    assert_eq!(allocatable(&files), None, "nobody has said which");
+    assert!(!files.follow_pods(None));
+    assert!(files.follow_pods(Some(cgroupfs)), "before it is there");
+    assert_eq!(allocatable(&files), None);
+    machine.group_v2(cgroupfs);
+    files.refresh().unwrap();
+    assert_eq!(allocatable(&files), Some((1000, cgroupfs)));
+    assert!(!files.follow_pods(Some(cgroupfs)));
+    let folder = machine.0.path().join("sys/fs/cgroup/kubepods");
+    fs::remove_dir_all(folder).unwrap();
+    files.refresh().unwrap();
+    assert_eq!(allocatable(&files), None, "it is gone, and no other taken");
+    assert!(files.follow_pods(Some(systemd)));
+    assert_eq!(allocatable(&files), Some((1000, systemd)), "at once");
+    assert!(files.follow_pods(None));
+    assert_eq!(allocatable(&files), None);
+    let mut named = machine.open(&plan(PodsGroup::Named(systemd.to_owned())));
+    assert!(!named.follow_pods(None), "it stays");
+    assert_eq!(allocatable(&named), Some((1000, systemd)));
+}
+
+#[test]
 fn a_kubelets_group_without_figures_keeps_nobody_from_the_rest() {
     let machine = Machine::new(V2, 0);
     machine.write("sys/fs/cgroup/kubepods.slice/cgroup.procs", "");
-    let files = machine.open(&NodePlan {
+    let mut files = machine.open(&NodePlan {
         scope: Scope::Machine,
         pods: PodsGroup::Kubelets,
     });
+    files.find_pods();
     assert_eq!(allocatable(&files), None);
     assert!(files.read(Moment::START).unwrap().memory.is_some());
 }
