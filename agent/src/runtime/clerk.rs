@@ -35,7 +35,7 @@ use crate::guard;
 use crate::guard::again::Again;
 use crate::guard::page::Page;
 use crate::guard::ports::{Ports, Report};
-use crate::guard::rung::Standing;
+use crate::guard::rung::{Rung, Standing};
 use crate::guard::step::{Kind, Step};
 use crate::record::DecisionRecord;
 use crate::record::kubelet::KubeletView;
@@ -183,19 +183,24 @@ impl Clerk {
     }
 
     fn take_standing(&self, standing: Standing) {
+        let (rung, scheduling) = (standing.rung.word(), &standing.scheduling);
         let reasons = standing.reasons.join("; ");
         if standing.reasons.is_empty() {
+            info!(rung, scheduling, "the guard stands on the top rung");
+        } else if standing.is_passing() && standing.reasons.len() == 1 {
             info!(
-                rung = standing.rung.word(),
-                scheduling = standing.scheduling,
-                "the guard stands on the top rung"
+                rung,
+                scheduling, reasons, "the guard begins on a lower rung"
+            );
+        } else if standing.rung == Rung::KernelSampler {
+            warn!(
+                rung,
+                scheduling, reasons, "the guard stands on the top rung, and does without something"
             );
         } else {
             warn!(
-                rung = standing.rung.word(),
-                scheduling = standing.scheduling,
-                reasons,
-                "the guard stands on a lower rung"
+                rung,
+                scheduling, reasons, "the guard stands on a lower rung"
             );
         }
         self.shared.lock().standing = Some(standing);
