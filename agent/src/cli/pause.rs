@@ -12,6 +12,7 @@ use super::output::{Data, Format};
 use crate::control::client::{AskError, ask};
 use crate::control::protocol::{Answer, ModeView, PauseView, Question};
 use crate::record::text::{mode_words, moment};
+use crate::runtime::stop_button::Presser;
 use crate::terminal::{Screen, Style};
 
 /// Options of `brink pause`.
@@ -50,6 +51,9 @@ pub struct ResumeArgs {
     #[command(flatten)]
     pub socket: SocketArgs,
 }
+
+/// The cluster's way to pause.
+const ANNOTATION: &str = "the node's annotation brink.dev/pause";
 
 /// Ends enforcement.
 ///
@@ -112,10 +116,24 @@ fn sentence(view: &ModeView) -> String {
     }
 }
 
-/// How a pause ends.
+/// How a pause ends, and by what it goes on where `brink resume` alone does not end it.
 pub(super) fn pause_end(pause: &PauseView) -> String {
+    let is_by = |presser: Presser| pause.pressed_by.iter().any(|by| by == presser.word());
+    let (is_file, is_annotation) = (is_by(Presser::File), is_by(Presser::Annotation));
     match &pause.until {
+        Some(until) if is_annotation => {
+            let file = if is_file { "`brink pause` and " } else { "" };
+            format!("until {}, by {file}{ANNOTATION}", moment(until))
+        }
         Some(until) => format!("until {}", moment(until)),
+        None if is_annotation => {
+            let file = if is_file {
+                "`brink resume`, and until "
+            } else {
+                ""
+            };
+            format!("until {file}{ANNOTATION} is taken away")
+        }
         None => "until `brink resume`".to_owned(),
     }
 }
@@ -147,10 +165,12 @@ mod tests {
             wall: "2026-01-01T00:00:00.000000Z".to_owned(),
             monotonic_ns: 5_000_000_000,
         };
-        let until = Some(PauseView {
-            until: Some(time.clone()),
-        });
-        let forever = Some(PauseView { until: None });
+        let pressed = |until: Option<&Time>, by: &[&str]| {
+            Some(PauseView {
+                until: until.cloned(),
+                pressed_by: by.iter().map(|&by| by.to_owned()).collect(),
+            })
+        };
         for (mode, pause, expected) in [
             ("enforcing", None, "enforcing"),
             (
@@ -160,12 +180,28 @@ mod tests {
             ),
             (
                 "paused",
-                until,
+                pressed(Some(&time), &["file"]),
                 "paused until 2026-01-01T00:00:00.000000Z (monotonic 5.000000 s)",
             ),
             (
+                "paused",
+                pressed(Some(&time), &["annotation"]),
+                "paused until 2026-01-01T00:00:00.000000Z (monotonic 5.000000 s), by the node's annotation brink.dev/pause",
+            ),
+            (
+                "paused",
+                pressed(None, &["annotation"]),
+                "paused until the node's annotation brink.dev/pause is taken away",
+            ),
+            (
+                "paused",
+                pressed(None, &["file", "annotation"]),
+                "paused until `brink resume`, and until the node's annotation brink.dev/pause is taken away",
+            ),
+            ("paused", pressed(None, &[]), "paused until `brink resume`"),
+            (
                 "standby",
-                forever,
+                pressed(None, &["file"]),
                 "paused until `brink resume`; without the pause orders would be observed only all the same: standby, because another agent enforces on this node",
             ),
         ] {

@@ -141,8 +141,12 @@ pub struct ModeView {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PauseView {
-    /// When it ends by itself; none if it waits for `brink resume`.
+    /// When it ends by itself; none if it waits for what presses it to be lifted.
     pub until: Option<Time>,
+    /// What presses it: `file`, which `brink pause` makes and `brink resume` removes, `annotation` of the node, or both. Nothing of an
+    /// agent that does not say so.
+    #[serde(default)]
+    pub pressed_by: Vec<String>,
 }
 
 /// How the agent and the node are.

@@ -47,6 +47,25 @@ pub enum Pressed {
     For(Duration),
 }
 
+/// What presses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presser {
+    /// The file.
+    File,
+    /// The node's annotation.
+    Annotation,
+}
+
+impl Presser {
+    /// As it is told.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Annotation => "annotation",
+        }
+    }
+}
+
 impl fmt::Display for Pressed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -93,6 +112,16 @@ impl StopButton {
     pub fn look(&self) -> Written {
         let node = self.node.as_deref().map(look);
         node.into_iter().fold(look(&self.path), Written::max)
+    }
+
+    /// What presses it now.
+    pub fn pressers(&self) -> Vec<Presser> {
+        let now = Timestamp::now();
+        let is_pressed = |path: &Path| look(path).at(now) != Pressed::No;
+        let file = is_pressed(&self.path).then_some(Presser::File);
+        let node = self.node.as_deref().is_some_and(is_pressed);
+        let annotation = node.then_some(Presser::Annotation);
+        file.into_iter().chain(annotation).collect()
     }
 
     /// How it stands now.
@@ -229,13 +258,18 @@ mod tests {
             (own.look(), both.look()),
             (Written::Nothing, Written::Until(later(5)))
         );
+        assert_eq!(both.pressers(), [Presser::Annotation]);
         own.press_until(Some(later(3))).unwrap();
         assert_eq!(both.look(), Written::Until(later(5)));
         own.press(None).unwrap();
         assert_eq!(both.look(), Written::Forever);
+        assert_eq!(both.pressers(), [Presser::File, Presser::Annotation]);
+        node.press_until(Some(Timestamp::UNIX_EPOCH)).unwrap();
+        assert_eq!(both.pressers(), [Presser::File], "the other one is over");
         own.lift().unwrap();
         node.lift().unwrap();
         assert_eq!(both.look(), Written::Nothing);
+        assert_eq!(both.pressers(), []);
     }
 
     #[test]

@@ -65,6 +65,7 @@ pub(super) fn answers() {
         mode: "paused".to_owned(),
         pause: Some(PauseView {
             until: Some(time(2)),
+            pressed_by: ["file", "annotation"].map(str::to_owned).into(),
         }),
     };
     say("mode", &Answer::Mode(Box::new(mode)));

@@ -174,16 +174,20 @@ impl Views {
 
     /// The stop button, if it is pressed.
     fn pressed(&self) -> Option<PauseView> {
-        match self.running.button.read() {
-            Pressed::No => None,
-            Pressed::Forever => Some(PauseView { until: None }),
+        let button = &self.running.button;
+        let until = match button.read() {
+            Pressed::No => return None,
+            Pressed::Forever => None,
             Pressed::For(length) => {
                 let nanos = i64::try_from(length.as_nanos()).unwrap_or(i64::MAX);
-                Some(PauseView {
-                    until: Some(self.time(guard::now() + Span::from_nanos(nanos))),
-                })
+                Some(self.time(guard::now() + Span::from_nanos(nanos)))
             }
-        }
+        };
+        let pressers = button.pressers().into_iter();
+        Some(PauseView {
+            until,
+            pressed_by: pressers.map(|one| one.word().to_owned()).collect(),
+        })
     }
 
     fn decision(&self, order: Option<u64>) -> Answer {
