@@ -60,13 +60,17 @@ impl Fake {
         Self(folder)
     }
 
-    fn run(&self, args: &[&str]) -> Output {
+    fn command(&self, args: &[&str]) -> Command {
         let folder = self.0.path().display();
-        Command::new(self.0.path().join("kubectl-brink"))
+        let mut command = Command::new(self.0.path().join("kubectl-brink"));
+        command
             .args(args)
-            .env("PATH", format!("{folder}:/usr/bin:/bin"))
-            .output()
-            .unwrap()
+            .env("PATH", format!("{folder}:/usr/bin:/bin"));
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
     }
 
     /// What kubectl was asked for.
@@ -101,7 +105,8 @@ fn one_node_answers_itself_with_its_own_code() {
         fake.asked(),
         [
             "--namespace ns --context c get pods --selector \
-             app.kubernetes.io/name=brink,app.kubernetes.io/component=agent --output json",
+             app.kubernetes.io/name=brink,app.kubernetes.io/component=agent --output json \
+             --request-timeout=30s",
             "--namespace ns --context c exec pod-a --container brink -- brink rank -n 3",
         ]
     );
@@ -168,6 +173,102 @@ fn json_has_its_node_beside_it() {
     );
 }
 
+/// An answer in the middle of a letter, half a one, and a whole one.
+const ANSWERS: [(&str, &str); 3] = [
+    ("a", r#"printf '{"a":"\377"}'"#),
+    ("b", r#"echo '{"b":1'"#),
+    ("c", r#"echo '{"c":1}'"#),
+];
+
+#[test]
+fn rubbish_of_one_node_is_its_own() {
+    let fake = Fake::new(&ANSWERS);
+    let output = fake.run(&["rank", "-o", "json"]);
+    assert_eq!(
+        stdout(&output),
+        r#"{"node":"a","value":null}
+{"node":"b","value":null}
+{"node":"c","value":{"c":1}}
+"#
+    );
+    let talked = stderr(&output);
+    let talked: Vec<&str> = talked.lines().collect();
+    assert!(
+        talked.len() == 2
+            && talked[0].starts_with("a: its answer is no JSON: no UTF-8")
+            && talked[1].starts_with("b: its answer breaks off"),
+        "{talked:?}"
+    );
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn one_node_hands_on_whole_values_and_nothing_else() {
+    let fake = Fake::new(&ANSWERS);
+    for (node, code, expected, said) in [
+        ("a", 1, "", "a: its answer is no JSON"),
+        ("b", 1, "", "b: its answer breaks off"),
+        ("c", 0, "{\"c\":1}\n", ""),
+    ] {
+        let output = fake.run(&["--node", node, "rank", "-o", "json"]);
+        assert_eq!(stdout(&output), expected);
+        assert!(stderr(&output).starts_with(said), "{}", stderr(&output));
+        assert_eq!(stderr(&output).is_empty(), said.is_empty(), "{node}");
+        assert_eq!(output.status.code(), Some(code), "{node}");
+    }
+}
+
+#[test]
+fn of_events_the_whole_ones_are_handed_on_and_those_that_are_none_counted() {
+    let half = r#"echo '{"n":1}'; printf '{"n":'"#;
+    let one = Fake::new(&[("a", half)]).run(&["events", "-o", "json"]);
+    assert_eq!(stdout(&one), "{\"n\":1}\n");
+    let cut = format!("{half}; exit 4");
+    let several = Fake::new(&[("a", half), ("b", cut.as_str())]);
+    let several = several.run(&["events", "-o", "json"]);
+    assert_eq!(
+        stdout(&several),
+        r#"{"node":"a","value":{"n":1}}
+{"node":"a","value":null}
+{"node":"b","value":{"n":1}}
+{"node":"b","value":null}
+{"node":"b","value":null}
+"#
+    );
+    for (output, code) in [(one, 1), (several, 4)] {
+        let talked = stderr(&output);
+        assert!(
+            talked.contains("a: no JSON in its answer: 1 line"),
+            "{talked}"
+        );
+        assert_eq!(output.status.code(), Some(code));
+    }
+}
+
+#[test]
+fn how_kubectl_ended_is_told_where_nobody_else_does() {
+    for (script, end) in [
+        ("exit 137", "a: kubectl has ended with code 137"),
+        ("kill -9 $$", "a: kubectl was killed by signal 9"),
+    ] {
+        let fake = Fake::new(&[("a", script), ("b", "echo of b")]);
+        for args in [
+            &["rank"][..],
+            &["--node", "a", "rank"],
+            &["--node", "a", "rank", "-o", "json"],
+            &["--node", "a", "events", "-f"],
+        ] {
+            let output = fake.run(args);
+            let talked = stderr(&output);
+            assert!(
+                talked.starts_with(end) && talked.contains("kubectl describe pod pod-a"),
+                "{args:?}: {talked}"
+            );
+            assert_eq!(output.status.code(), Some(1), "{args:?}");
+        }
+    }
+}
+
 #[test]
 fn what_goes_on_is_told_line_by_line_until_all_have_ended() {
     let fake = Fake::new(&[
@@ -221,7 +322,11 @@ fn what_cannot_be_asked_is_told_with_what_to_do() {
         "no agent runs in the namespace brink-system",
     );
     fs::write(none.0.path().join("pods.json"), "{}").unwrap();
-    check_refused(&none, &["rank"], 1, "kubectl's list of pods");
+    check_refused(&none, &["rank"], 1, "kubectl's list of pods cannot be read");
+    for rubbish in ["", "garbage", r#"{"items":[{"#] {
+        fs::write(none.0.path().join("pods.json"), rubbish).unwrap();
+        check_refused(&none, &["rank"], 1, "look at what `kubectl get pods");
+    }
     fs::write(
         none.0.path().join("kubectl"),
         "#!/bin/sh\necho no rights >&2; exit 1\n",
@@ -247,11 +352,46 @@ fn without_kubectl_it_is_said_what_is_missing() {
 }
 
 #[test]
+fn a_kubectl_that_may_not_be_run_is_told_as_one() {
+    let fake = Fake::new(&[("a", "echo of a")]);
+    let (folder, kubectl) = (fake.0.path(), fake.0.path().join("kubectl"));
+    fs::set_permissions(kubectl, fs::Permissions::from_mode(0o644)).unwrap();
+    let mut command = fake.command(&["rank"]);
+    let output = command.env("PATH", folder).output().unwrap();
+    assert!(
+        stderr(&output).contains("make it executable"),
+        "{}",
+        stderr(&output)
+    );
+    assert_eq!(output.status.code(), Some(5));
+}
+
+#[test]
+fn where_no_answer_can_be_kept_the_folder_is_named() {
+    let fake = Fake::new(&[("a", "echo of a"), ("b", "echo of b")]);
+    for args in [&["rank"][..], &["--node", "a", "rank"]] {
+        let mut command = fake.command(args);
+        let output = command.env("TMPDIR", "/no/such").output().unwrap();
+        let talked = stderr(&output);
+        assert!(
+            talked.contains("no file can be made in /no/such") && talked.contains("TMPDIR"),
+            "{args:?}: {talked}"
+        );
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+    }
+}
+
+#[test]
 fn its_help_is_its_own() {
     let output = Fake::new(&[]).run(&["--help"]);
     let said = stdout(&output);
     assert!(
         output.status.success() && said.contains("kubectl brink incident"),
+        "{said}"
+    );
+    let words: Vec<&str> = said.split_whitespace().collect();
+    assert!(
+        words.join(" ").contains("that of one node comes bare"),
         "{said}"
     );
 }

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use super::agents::Agent;
-use super::ask::{Kubectl, exit_of, higher, uncalled};
+use super::ask::{Kubectl, exit_of, higher, odd_end, uncalled};
 use super::lines::{next_line, write_line};
 use crate::cli::exit::{CliError, Exit};
 use crate::cli::output::Talk;
@@ -87,12 +87,10 @@ pub(super) fn follow(
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .wait()?;
-        worst = higher(worst, exit_of(status));
-        Talk::new().say(&format!(
-            "{} is not followed any more (it ended with {})",
-            agent.node,
-            exit_of(status).code()
-        ));
+        let exit = exit_of(status);
+        worst = higher(worst, exit);
+        let end = odd_end(status).unwrap_or_else(|| format!("it ended with {}", exit.code()));
+        Talk::new().say(&format!("{} is not followed any more ({end})", agent.node));
     }
     Ok(worst)
 }

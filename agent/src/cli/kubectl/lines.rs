@@ -1,8 +1,10 @@
-//! Lines with the node they are from.
+//! Lines and values with the node they are from.
 
 use std::io::{self, BufRead, Read as _, Write};
 
 use serde::de::IgnoredAny;
+
+use crate::record::text::counted;
 
 /// Longest line, in bytes; what is longer is cut there.
 const LONGEST: u64 = 1 << 20;
@@ -20,20 +22,51 @@ pub(super) fn next_line(lines: &mut impl BufRead) -> io::Result<Option<String>> 
     Ok(Some(String::from_utf8_lossy(&line).into_owned()))
 }
 
-/// Writes a line after its node, or as the value beside it; what should be a value and is none is `null` there.
+/// Whether a line is a value in JSON.
+pub(super) fn is_value(line: &str) -> bool {
+    serde_json::from_str::<IgnoredAny>(line).is_ok()
+}
+
+/// What is said of so many lines that should have been values.
+pub(super) fn faulty(count: u64) -> Option<String> {
+    (count > 0).then(|| format!("no JSON in its answer: {}", counted(count, "line")))
+}
+
+/// A whole answer that should be one value.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) fn value(answer: Vec<u8>) -> Result<String, String> {
+    let answer = String::from_utf8(answer).map_err(|error| {
+        let valid = error.utf8_error().valid_up_to();
+        format!("its answer is no JSON: no UTF-8 after {valid} bytes")
+    })?;
+    if answer.trim().is_empty() {
+        return Err("it has ended without an answer".to_owned());
+    }
+    match serde_json::from_str::<IgnoredAny>(&answer) {
+        Ok(_) => Ok(answer),
+        Err(error) if error.is_eof() => Err(format!("its answer breaks off: {error}")),
+        Err(error) => Err(format!("its answer is no JSON: {error}")),
+    }
+}
+
+/// Writes a line after its node, or as the value beside it; what should be a value and is none is `null` there. Whether it was one.
 pub(super) fn write_line(
     out: &mut impl Write,
     node: &str,
     line: &str,
     is_json: bool,
-) -> io::Result<()> {
+) -> io::Result<bool> {
     if !is_json {
-        return writeln!(out, "{node}  {line}");
+        writeln!(out, "{node}  {line}")?;
+        return Ok(true);
     }
-    let is_value = serde_json::from_str::<IgnoredAny>(line).is_ok();
+    let is_value = is_value(line);
     let value = if is_value { line } else { "null" };
     let node = serde_json::Value::from(node);
-    writeln!(out, r#"{{"node":{node},"value":{value}}}"#)
+    writeln!(out, r#"{{"node":{node},"value":{value}}}"#)?;
+    Ok(is_value)
 }
 
 #[cfg(test)]
@@ -45,7 +78,8 @@ mod tests {
     #[track_caller]
     fn check(line: &str, is_json: bool, expected: &str) {
         let mut out = Vec::new();
-        write_line(&mut out, "a\"b", line, is_json).unwrap();
+        let is_right = write_line(&mut out, "a\"b", line, is_json).unwrap();
+        assert_eq!(is_right, !expected.ends_with(":null}"), "{line}");
         assert_eq!(String::from_utf8(out).unwrap(), format!("{expected}\n"));
     }
 
@@ -64,6 +98,36 @@ mod tests {
         );
         check("error: away", true, r#"{"node":"a\"b","value":null}"#);
         check("", true, r#"{"node":"a\"b","value":null}"#);
+    }
+
+    #[test]
+    fn an_answer_is_one_whole_value_or_it_is_said_what_is_wrong() {
+        for (answer, expected) in [
+            ("{\"a\": 1}\n", Ok("{\"a\": 1}\n")),
+            ("null", Ok("null")),
+            (" \n", Err("it has ended without an answer")),
+            (
+                "{\"a\": [1",
+                Err("its answer breaks off: EOF while parsing"),
+            ),
+            ("away", Err("its answer is no JSON: expected")),
+            ("{} {}", Err("its answer is no JSON: trailing")),
+        ] {
+            let found = value(answer.into());
+            let fits = match (&found, expected) {
+                (Ok(found), Ok(expected)) => found == expected,
+                (Err(fault), Err(beginning)) => fault.starts_with(beginning),
+                _ => false,
+            };
+            assert!(fits, "{found:?}, {expected:?}");
+        }
+        let half_a_letter = value(b"{\"a\": \"\xff\"}".to_vec()).unwrap_err();
+        assert_eq!(
+            half_a_letter,
+            "its answer is no JSON: no UTF-8 after 7 bytes"
+        );
+        assert_eq!(faulty(0), None);
+        assert!(faulty(2).is_some_and(|fault| fault.ends_with(": 2 lines")));
     }
 
     #[test]

@@ -5,15 +5,16 @@
 
 mod agents;
 mod ask;
+mod asked;
 mod follow;
 mod gather;
 mod lines;
 mod shape;
+mod single;
 mod standby;
 mod wait;
 
 use std::ffi::{OsStr, OsString};
-use std::io::{IsTerminal as _, stdin, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -53,8 +54,10 @@ Examples:
   kubectl brink --node worker-1 explain shop/web
 
 After the command stands what the same command of brink takes: `brink rank --help`. With -o json \
-each value has its node beside it. The exit code is that of the node with the highest one. It takes \
-the rights to list pods and to create pods/exec where the agents run."
+the values of several nodes have their nodes beside them, {\"node\": …, \"value\": …}, and null where \
+there is none; that of one node comes bare, as on the machine itself. A script that needs one form \
+however many nodes there are asks each of them by --node. The exit code is that of the node with \
+the highest one. It takes the rights to list pods and to create pods/exec where the agents run."
 )]
 struct Cli {
     /// Only this node (may be given several times); all that have an agent if not given
@@ -113,10 +116,7 @@ fn run(cli: &Cli) -> Result<Exit, CliError> {
         .chain(cli.arguments.iter().map(OsString::as_os_str))
         .collect();
     match (&agents[..], shape.manner) {
-        ([agent], _) => {
-            let is_terminal = stdin().is_terminal() && stdout().is_terminal();
-            kubectl.hand_over(agent, &words, is_terminal)
-        }
+        ([agent], _) => single::ask(&kubectl, agent, &words, shape),
         (several, Manner::Screen) => {
             let count = several.len();
             let error = anyhow::anyhow!("{} shows one node, and there are {count}", cli.command);

@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use super::agents::Agent;
 use super::ask::{Kubectl, uncalled};
+use super::asked::room;
 use super::wait::wait;
 use crate::cli::exit::CliError;
 use crate::cli::output::Talk;
@@ -94,7 +95,7 @@ fn begin(kubectl: &Kubectl, agent: &Agent) -> Result<Vec<Asked>, CliError> {
 
 fn ask(kubectl: &Kubectl, pod: &str) -> Result<Asked, CliError> {
     let words = ["status", "-o", "json"].map(OsStr::new);
-    let said = tempfile::tempfile()?;
+    let said = room()?;
     let mut command = kubectl.exec(pod, &words, false);
     command.stdout(said.try_clone()?).stderr(Stdio::null());
     let child = command.spawn().map_err(uncalled)?;

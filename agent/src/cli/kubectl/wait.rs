@@ -11,7 +11,7 @@ const LOOK: Duration = Duration::from_millis(10);
 /// How it has ended; none where it was late before that, and was killed for it.
 ///
 /// # Errors
-/// When nobody can say whether it has ended or is late, or it cannot be killed.
+/// When nobody can say whether it has ended or is late, for which it is killed too, or it cannot be killed.
 pub(super) fn wait(
     child: &mut Child,
     mut is_late: impl FnMut() -> io::Result<bool>,
@@ -20,10 +20,11 @@ pub(super) fn wait(
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status));
         }
-        if is_late()? {
+        let late = is_late();
+        if !matches!(late, Ok(false)) {
             child.kill()?;
             let _killed_or_ended_just_now = child.wait()?;
-            return Ok(None);
+            return late.map(|_is_late| None);
         }
         sleep(LOOK);
     }
