@@ -83,6 +83,30 @@ fn every_right_has_its_reason_and_no_reason_is_left_over() {
     }));
 }
 
+/// No right outlives the mode or component that it was for: the base alone is applied over all of them.
+#[test]
+fn back_to_observing_no_role_but_the_bases_stays() {
+    let (every, base) = (every_object(), rendered("observe"));
+    let names = |objects: &[Value]| -> BTreeSet<String> {
+        let roles = ["ClusterRole", "ClusterRoleBinding"].map(|kind| all(objects, kind));
+        let names = roles.concat().into_iter();
+        names
+            .map(|role| role["metadata"]["name"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let page = text("README.md");
+    let command = "\nkubectl delete clusterrole,clusterrolebinding ";
+    let (_, words) = page.split_once(command).unwrap();
+    let words = words.lines().next().unwrap_or_default().split(' ');
+    let deleted: BTreeSet<String> = words
+        .filter(|word| !word.starts_with("--"))
+        .map(str::to_owned)
+        .collect();
+    let base = names(&base);
+    let left: BTreeSet<String> = names(&every).difference(&base).cloned().collect();
+    assert_eq!(deleted, left);
+}
+
 /// Observing changes no object: it makes Events, and nothing else.
 #[test]
 fn who_observes_may_change_nothing() {
