@@ -2,14 +2,29 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Duration;
 
 use http::HeaderValue;
 use http::header::USER_AGENT;
-use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
-use kube::{Client, Config};
+use jiff::{SignedDuration, Timestamp};
+use kube::Client;
+use kube::config::{InClusterError, Kubeconfig, KubeconfigError};
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::timeout;
+
+mod credentials;
+mod file;
+mod kubeconfig;
+mod plugin;
+
+pub use credentials::Fault;
+use credentials::Prepared;
+pub use file::FileError;
+pub use plugin::PluginError;
 
 /// A server that does not take the connection within this is away.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -17,6 +32,17 @@ const CONNECT: Duration = Duration::from_secs(5);
 const WRITE: Duration = Duration::from_secs(10);
 /// A connection on which nothing has come for so long is dead. On a watch the server marks every minute that it is there.
 const READ: Duration = Duration::from_secs(150);
+
+/// A credential plugin that has not answered within this is given up.
+const PLUGIN: Duration = Duration::from_secs(20);
+/// The same for whoever waits ten seconds in all, so that he hears what it is that hangs.
+pub(crate) const SOON: Duration = Duration::from_secs(8);
+/// What reading files may take beside that.
+const FILES: Duration = Duration::from_secs(1);
+/// So many may read them at a time, and no more may hang at files that do not come.
+static READERS: Semaphore = Semaphore::const_new(16);
+/// Credentials that hold no longer than so are renewed.
+const RENEWAL: SignedDuration = SignedDuration::from_mins(1);
 
 /// The token of the service account of a pod, for all processes in it.
 const TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
@@ -76,6 +102,33 @@ pub enum ConnectError {
         told(.0)
     )]
     NoCluster(#[source] InClusterError),
+    /// What is said there of the server or of who asks cannot be used.
+    #[error("{by}: {fault}")]
+    Unusable {
+        /// What says it.
+        by: String,
+        /// What is wrong.
+        fault: Fault,
+    },
+    /// Files do not come.
+    #[error(
+        "{by}: what it names has not been read within {} s; see whether its filesystem answers",
+        within.as_secs_f32()
+    )]
+    Late {
+        /// What is read.
+        by: String,
+        /// How long was waited.
+        within: Duration,
+    },
+    /// There is nobody to read them.
+    #[error("{by}: no thread reads it: {source}")]
+    Thread {
+        /// What is to be read.
+        by: String,
+        /// Why.
+        source: io::Error,
+    },
     /// Certificates or the token cannot be used.
     #[error("{}", in_words(.0))]
     Client(#[from] kube::Error),
@@ -128,22 +181,24 @@ impl Access {
     /// Reads what there is and makes a client. No request is made; the runtime of tokio must be there.
     ///
     /// A token that a file names is read again every minute, and so is the authority of a service account, by the client
-    /// itself. A certificate in a kubeconfig is not: whoever is refused should connect anew.
+    /// itself. A certificate in a kubeconfig is not, nor is a credential plugin asked again: whoever is refused should connect
+    /// anew, and whoever holds a client for long before what a plugin has said runs out.
     ///
     /// # Errors
     /// [`ConnectError`], with what to do about it.
     pub async fn connect(&self) -> Result<Client, ConnectError> {
-        let mut config = match self.kubeconfig()? {
-            Some((path, kubeconfig)) => {
-                let options = KubeConfigOptions {
-                    context: self.context.clone(),
-                    ..KubeConfigOptions::default()
-                };
-                let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
-                config.map_err(|source| ConnectError::Kubeconfig { path, source })?
-            }
-            None => Config::incluster().map_err(ConnectError::NoCluster)?,
-        };
+        self.connect_within(PLUGIN).await
+    }
+
+    /// The same, with a bound for a credential plugin.
+    ///
+    /// # Errors
+    /// As above.
+    pub(crate) async fn connect_within(&self, bound: Duration) -> Result<Client, ConnectError> {
+        let Prepared {
+            mut config,
+            valid_until,
+        } = self.prepare(bound).await?;
         config.connect_timeout = Some(CONNECT);
         config.write_timeout = Some(WRITE);
         config.read_timeout = Some(READ);
@@ -153,7 +208,36 @@ impl Access {
         config.default_retry = false;
         let agent = HeaderValue::from_static(concat!("brink/", env!("CARGO_PKG_VERSION")));
         config.headers.push((USER_AGENT, agent));
-        Ok(Client::try_from(config)?)
+        Ok(Client::try_from(config)?.with_valid_until(valid_until))
+    }
+
+    /// Has the files read, and a plugin run, by a thread that nobody has to wait for: neither the others on this runtime, nor
+    /// the runtime's end.
+    async fn prepare(&self, bound: Duration) -> Result<Prepared, ConnectError> {
+        let within = bound + FILES;
+        let late = || ConnectError::Late {
+            by: self.in_words(),
+            within,
+        };
+        let prepared = async {
+            let place = READERS.acquire().await.map_err(|_| late())?;
+            let (sender, prepared) = oneshot::channel();
+            let access = self.clone();
+            let reads = move || {
+                let _nobody_waits = sender.send(credentials::prepare(&access, bound));
+                drop(place);
+            };
+            let thread = thread::Builder::new().name("brink-connect".to_owned());
+            let started = thread.spawn(reads);
+            started.map_err(|source| ConnectError::Thread {
+                by: self.in_words(),
+                source,
+            })?;
+            prepared.await.map_err(|_| late())?
+        };
+        timeout(within, prepared)
+            .await
+            .unwrap_or_else(|_| Err(late()))
     }
 
     /// All kubeconfigs as one, with the first of their paths.
@@ -164,7 +248,7 @@ impl Access {
                 path: path.clone(),
                 source,
             };
-            let next = Kubeconfig::read_from(path).map_err(fault)?;
+            let next = kubeconfig::read(path)?;
             merged = Some(match merged {
                 Some((first, before)) => (first, before.merge(next).map_err(fault)?),
                 None => (path.clone(), next),
@@ -172,6 +256,11 @@ impl Access {
         }
         Ok(merged)
     }
+}
+
+/// Whether credentials hold no longer, or for a moment only.
+pub(crate) fn has_run_out(valid_until: Option<Timestamp>, now: Timestamp) -> bool {
+    valid_until.is_some_and(|until| until.duration_since(now) <= RENEWAL)
 }
 
 /// The files that a kubeconfig names: certificates, keys and tokens.
@@ -286,6 +375,18 @@ mod tests {
     }
 
     #[test]
+    fn credentials_are_renewed_before_they_run_out() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let check = |until: Option<i64>, expected| {
+            assert_eq!(has_run_out(until.map(at), at(1000)), expected, "{until:?}");
+        };
+        check(None, false);
+        check(Some(1061), false);
+        check(Some(1060), true);
+        check(Some(0), true);
+    }
+
+    #[test]
     fn releases_are_read_as_providers_write_them() {
         let check = |major, minor, expected: Option<(u32, u32)>| {
             let found = Release::parse(major, minor);
@@ -302,7 +403,7 @@ mod tests {
         let status = Status::failure("pods is forbidden", "Forbidden").with_code(403);
         let error = kube::Error::Api(status.boxed());
         assert_eq!(in_words(&error), "pods is forbidden (HTTP 403)");
-        let refused = std::io::Error::other("connection refused");
+        let refused = io::Error::other("connection refused");
         let error = kube::Error::Service(Box::new(refused));
         assert_eq!(in_words(&error), "connection refused");
     }

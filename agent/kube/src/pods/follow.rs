@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use tracing::{info, warn};
 
 use super::{Pod, Pods};
-use crate::client::Access;
+use crate::client::{Access, SOON};
 use crate::retry::Backoff;
 use crate::watch::{Change, LASTS, Query, Streaming, Watch, lasts};
 
@@ -29,6 +29,7 @@ impl Follow {
         let mut backoff = Backoff::new(&self.node, self.seed);
         let lasts = lasts(&mut backoff);
         let mut watch: Option<Watch<Pod>> = None;
+        let mut is_renewed = false;
         loop {
             let client = match self.access.connect().await {
                 Ok(client) => client,
@@ -50,6 +51,7 @@ impl Follow {
                     Ok(change) => {
                         if matches!(change, Change::Complete | Change::Opened) {
                             backoff.succeeded();
+                            is_renewed = false;
                             self.say_reached(pods);
                         }
                         pods.take(change, Timestamp::now());
@@ -57,6 +59,10 @@ impl Follow {
                     Err(error) => break error,
                 }
             };
+            // Nobody is away. Once in a row: a plugin may say what has run out already.
+            if watch.is_outdated(&error) && !std::mem::replace(&mut is_renewed, true) {
+                continue;
+            }
             // The next client reads its credentials anew: these may be the reason.
             let wait = backoff.failed(error.asked_wait());
             self.pause(pods, error.to_string(), wait).await;
@@ -106,7 +112,8 @@ fn query(node: &str, streaming: Streaming, lasts: Duration) -> Query {
 /// # Errors
 /// A sentence that says what keeps it from being asked, or what it says.
 pub async fn try_out(access: &Access, node: &str) -> Result<Vec<Pod>, String> {
-    let client = access.connect().await.map_err(|error| error.to_string())?;
+    let client = access.connect_within(SOON).await;
+    let client = client.map_err(|error| error.to_string())?;
     let mut watch: Watch<Pod> = Watch::new(client, query(node, Streaming::Never, LASTS));
     let mut pods = Vec::new();
     loop {

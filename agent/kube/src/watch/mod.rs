@@ -12,12 +12,13 @@ use std::time::Duration;
 use std::vec::IntoIter;
 
 use futures_util::stream::{BoxStream, StreamExt as _};
+use jiff::Timestamp;
 use kube::Client;
 use kube::api::{ListParams, ObjectList, Request, WatchEvent, WatchParams};
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout};
 
-use crate::client::Release;
+use crate::client::{Release, has_run_out};
 use crate::retry::Backoff;
 
 pub use fault::WatchError;
@@ -150,6 +151,11 @@ impl<K: Object> Watch<K> {
     /// Goes on by another client.
     pub fn reconnect(&mut self, client: Client) {
         self.client = client;
+    }
+
+    /// Whether the server refuses because the credentials of this client hold no longer: with newer ones it may go on at once.
+    pub fn is_outdated(&self, error: &WatchError) -> bool {
+        error.is_refused() && has_run_out(*self.client.valid_until(), Timestamp::now())
     }
 
     /// Waits for the next change. Nothing is lost when the future is dropped.

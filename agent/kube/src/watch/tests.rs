@@ -240,6 +240,23 @@ async fn a_stream_that_the_cache_cannot_give_is_asked_of_etcd() {
 }
 
 #[tokio::test]
+async fn credentials_that_have_run_out_are_told_from_those_that_are_refused() {
+    let check = async |code: u16, until: Option<i64>, expected: bool| {
+        let server = Server::answering([(code, &status(code, "Reason", "{}"))]);
+        let mut watch = server.watch(Streaming::Never);
+        let until = until.map(|second| Timestamp::from_second(second).unwrap());
+        watch.reconnect(server.client().with_valid_until(until));
+        assert_eq!(told(&mut watch, 1).await, ["began"]);
+        let error = watch.next().await.unwrap_err();
+        assert_eq!(watch.is_outdated(&error), expected, "{code} {until:?}");
+    };
+    check(401, Some(1), true).await;
+    check(401, Some(99_999_999_999), false).await;
+    check(401, None, false).await;
+    check(503, Some(1), false).await;
+}
+
+#[tokio::test]
 async fn a_refusal_keeps_what_is_known() {
     let server = Server::answering([
         (200, &list("11", "", &[])),

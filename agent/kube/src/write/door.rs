@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use http::header::RETRY_AFTER;
+use jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
 use serde::Deserialize;
@@ -11,7 +12,7 @@ use tokio::time::timeout;
 
 use super::answer::{Answer, Reply};
 use super::request::Ready;
-use crate::client::{Access, Origin, in_words};
+use crate::client::{Access, Origin, has_run_out, in_words};
 
 /// A request that takes longer has no answer. An API server that is alive answers within a second, and a busy one puts off.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -114,7 +115,9 @@ impl Door {
     }
 
     async fn client(&mut self) -> Result<Client, String> {
-        if let Some(client) = &self.client {
+        // Before the server refuses it. One that was given says nothing of how long it holds.
+        let holds = |client: &&Client| !has_run_out(*client.valid_until(), Timestamp::now());
+        if let Some(client) = self.client.as_ref().filter(holds) {
             return Ok(client.clone());
         }
         let access = self.access.as_ref().ok_or("no way to the API server")?;
@@ -190,6 +193,29 @@ mod tests {
         }
         std::fs::remove_file(&path).unwrap();
         assert!(door.has_changed() && !door.has_changed());
+    }
+
+    #[tokio::test]
+    async fn a_plugin_is_asked_anew_before_what_it_said_runs_out() {
+        for (until, expected) in [("2020-01-01T00:00:00Z", 2), ("2999-01-01T00:00:00Z", 1)] {
+            let folder = tempfile::tempdir().unwrap();
+            let (path, runs) = (folder.path().join("config"), folder.path().join("runs"));
+            let answer = format!(r#"{{"status":{{"token":"a","expirationTimestamp":"{until}"}}}}"#);
+            let script = format!("echo '{answer}'; echo >> '{}'", runs.display());
+            let config = serde_json::json!({
+                "current-context": "a",
+                "clusters": [{"name": "a", "cluster": {"server": "http://127.0.0.1:1"}}],
+                "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+                "users": [{"name": "a", "user": {"exec": {"command": "sh", "args": ["-c", script]}}}],
+            });
+            std::fs::write(&path, config.to_string()).unwrap();
+            let mut door = Door::new(Access::new(Some(path), None, None));
+            for _ in 0..2 {
+                door.client().await.unwrap();
+            }
+            let runs = std::fs::read_to_string(runs).unwrap();
+            assert_eq!(runs.len(), expected, "{until}");
+        }
     }
 
     #[test]
