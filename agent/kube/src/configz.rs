@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use crate::client::{Access, ConnectError, in_words};
+use crate::client::{Access, ConnectError, SOON, in_words};
 use crate::retry::Backoff;
 use crate::write::answer::Reply;
 use crate::write::door::{self, shortened};
@@ -78,7 +78,10 @@ fn advised(code: u16, message: &str) -> String {
         message => format!("{message} (HTTP {code})"),
     };
     let advice = match code {
-        401 | 403 => {
+        401 => {
+            "the API server does not know who asks; the agent's token or certificate is over, or is for another server"
+        }
+        403 => {
             "it takes the right to get nodes/proxy, which the component kubelet-configz of deploy/kubernetes grants"
         }
         404 | 405 => {
@@ -95,7 +98,7 @@ fn advised(code: u16, message: &str) -> String {
 /// [`ConfigzError`], with what to do about it.
 pub async fn ask(access: &Access, node: &str) -> Result<String, ConfigzError> {
     let asked = async {
-        let client = access.connect().await?;
+        let client = access.connect_within(SOON).await?;
         ask_by(&client, node).await
     };
     timeout(PATIENCE, asked)
@@ -244,6 +247,7 @@ mod tests {
             Plays::Says(code, body)
         };
         for (plays, expected) in [
+            (status(401, "Unauthorized"), "token or certificate is over"),
             (status(403, "nodes is forbidden"), "get nodes/proxy"),
             (status(404, "not found"), "kubernetes.nodeName"),
             (

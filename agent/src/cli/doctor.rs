@@ -4,8 +4,8 @@ use super::exit::{CliError, Exit};
 use super::options::{ConfigArgs, FormatArgs};
 use super::output::{Data, Format};
 use crate::config::{Checked, Sources, load};
-use crate::doctor::{Known, Page, examine_asked};
-use crate::runtime::cluster::ask_kubelet;
+use crate::doctor::{Page, examine_asked};
+use crate::runtime::cluster::{Obstacle, Unsaid, ask_kubelet};
 
 /// Options of `brink doctor`.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
@@ -67,7 +67,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
 
 /// The configuration as it is once the kubelet has been asked what it goes by, and whether it has said so; nobody is asked unless it is
 /// configured.
-fn ask(checked: Checked, sources: Sources) -> (Checked, Option<Known<()>>) {
+fn ask(checked: Checked, sources: Sources) -> (Checked, Option<Result<(), Unsaid>>) {
     if !checked.config.kubernetes.asks_kubelet() {
         return (checked, None);
     }
@@ -75,12 +75,12 @@ fn ask(checked: Checked, sources: Sources) -> (Checked, Option<Known<()>>) {
     let taken = asked.and_then(|said| take(said, sources));
     match taken {
         Ok(checked) => (checked, Some(Ok(()))),
-        Err(why) => (checked, Some(Err(why))),
+        Err(unsaid) => (checked, Some(Err(unsaid))),
     }
 }
 
 /// The configuration by what the kubelet has said, or what is wrong with it: without it all was in order.
-fn take(said: String, sources: Sources) -> Result<Checked, String> {
+fn take(said: String, sources: Sources) -> Result<Checked, Unsaid> {
     let sources = Sources {
         configz: Some(said.into()),
         ..sources
@@ -88,7 +88,10 @@ fn take(said: String, sources: Sources) -> Result<Checked, String> {
     load(&sources).map_err(|faults| {
         let all = faults.to_string();
         let all: Vec<&str> = all.lines().take(MOST).collect();
-        format!("its answer cannot be taken: {}", all.join("; "))
+        Unsaid {
+            why: format!("its answer cannot be taken: {}", all.join("; ")),
+            obstacle: Obstacle::Refused,
+        }
     })
 }
 
@@ -109,11 +112,13 @@ mod tests {
         };
         let said = |answer: &str| take(answer.to_owned(), sources.clone());
         let wrong = r#"{"evictionHard": {"memory.available": "lots"}}"#;
-        let why = said(wrong).unwrap_err();
+        let unsaid = said(wrong).unwrap_err();
+        let why = &unsaid.why;
         assert!(
             why.starts_with("its answer cannot be taken: the kubelet's /configz"),
             "{why}"
         );
+        assert_eq!(unsaid.obstacle, Obstacle::Refused);
         let right = r#"{"evictionHard": {"memory.available": "500Mi"}}"#;
         assert_eq!(said(right).unwrap().config.configz.as_deref(), Some(right));
     }

@@ -25,6 +25,7 @@ pub use verdict::Verdict;
 use std::path::Path;
 
 use crate::config::{Checked, RunMode};
+use crate::runtime::cluster::Unsaid;
 use facts::process::Process;
 
 /// What this process lacks to do what an agent in this mode does; failed where it cannot do it at all.
@@ -38,7 +39,7 @@ pub fn examine(checked: &Checked) -> Report {
 }
 
 /// The same where the kubelet was asked what it goes by: the configuration has what it said, `configz` whether it did.
-pub fn examine_asked(checked: &Checked, configz: Option<Known<()>>) -> Report {
+pub fn examine_asked(checked: &Checked, configz: Option<Result<(), Unsaid>>) -> Report {
     let facts = Facts::gather(checked, |ground| Trials {
         configz,
         ..Trials::run(ground)

@@ -7,7 +7,7 @@ use brink::doctor::State::{Failed, Note, Ok as Fine, Warning};
 use brink::doctor::facts::trials::{Agreement, Fifo, Load, Nice, ProgramState, Programs, Trials};
 use brink::doctor::{Facts, Report, checks};
 use brink::pod::{Manifest, read_file};
-use brink::runtime::cluster::Answered;
+use brink::runtime::cluster::{Answered, Obstacle, Unsaid};
 use brink_host::probe::calibrate::Numbers;
 use brink_host::probe::programs::PROGRAMS;
 use brink_host::realtime::FifoRefusal;
@@ -381,8 +381,37 @@ fn a_kubelet_that_was_asked_is_gone_by_and_one_that_says_nothing_is_told() {
     expect(find(&report, "kubelet.lead"), Fine, &words);
     let words = ["2.5Gi kept from pods"];
     expect(find(&report, "kubelet.reserves"), Fine, &words);
-    let report = look(None, Err("nodes is forbidden (HTTP 403)".to_owned()));
-    let words = ["HTTP 403", "nodes/proxy", "kubelet-configz"];
+    let refused = |why: &str, obstacle| {
+        let why = why.to_owned();
+        look(None, Err(Unsaid { why, obstacle }))
+    };
+    for (why, obstacle, advice) in [
+        (
+            "no kubeconfig",
+            Obstacle::NoWay,
+            "kubeconfig: FILE, nodeName: NAME",
+        ),
+        ("(HTTP 401)", Obstacle::Stranger, "token or certificate"),
+        ("(HTTP 404)", Obstacle::NotServed, "enableDebuggingHandlers"),
+        ("no answer", Obstacle::Away, "port 10250"),
+        ("larger than", Obstacle::Strange, "kubectl get --raw"),
+        (
+            "cannot be taken",
+            Obstacle::Refused,
+            "put right what it names",
+        ),
+    ] {
+        let report = refused(why, obstacle);
+        let check = find(&report, "kubelet.configz");
+        expect(check, Warning, &[why, advice, "kubeletConfig: FILE"]);
+        let rights = check
+            .next
+            .iter()
+            .any(|step| step.text.contains("nodes/proxy,"));
+        assert!(!rights, "{obstacle:?}: {check:?}");
+    }
+    let report = refused("nodes is forbidden (HTTP 403)", Obstacle::NoRight);
+    let words = ["HTTP 403", "get on nodes/proxy", "kubelet-configz"];
     expect(find(&report, "kubelet.configz"), Warning, &words);
     let words = ["Brink below 164Mi, the kubelet below 1.0Gi"];
     expect(find(&report, "kubelet.lead"), Warning, &words);

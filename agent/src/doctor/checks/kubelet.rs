@@ -11,6 +11,7 @@ use crate::doctor::facts::Facts;
 use crate::doctor::facts::kubelet::{self, Files, FilesOrigin, Settings, Unsettled};
 use crate::doctor::rules::reserves::Kept;
 use crate::record::text::bytes;
+use crate::runtime::cluster::Obstacle;
 
 /// Findings that are told; the rest is counted.
 const MOST: usize = 5;
@@ -75,15 +76,44 @@ fn configz(facts: &Facts) -> Option<Check> {
     const SUBJECT: Subject = Subject("kubelet.configz", "what the kubelet says of itself");
     let check = match facts.trials.configz.as_ref()? {
         Ok(()) => SUBJECT.ok("asked by way of the API server"),
-        Err(why) => SUBJECT
-            .warning(why.clone())
+        Err(unsaid) => SUBJECT
+            .warning(unsaid.why.clone())
             .follows(
                 "until it is known Brink goes by kubeletConfig, or else by a kubelet's defaults, raised by leadMargin",
             )
-            .next("grant get on nodes/proxy, as the component kubelet-configz of deploy/kubernetes does")
+            .next(past(unsaid.obstacle))
             .next("or mount its file and say where: kubeletConfig: FILE"),
     };
     Some(check)
+}
+
+/// What takes an obstacle out of the way.
+const fn past(obstacle: Obstacle) -> &'static str {
+    match obstacle {
+        Obstacle::NoWay => {
+            "say how the API server is reached and what this node is called: kubernetes: {kubeconfig: FILE, nodeName: NAME}"
+        }
+        Obstacle::Stranger => {
+            "give the agent a token or certificate that this API server takes, in the kubeconfig; a service account's token is read \
+             again every minute"
+        }
+        Obstacle::NoRight => {
+            "grant get on nodes/proxy, as the component kubelet-configz of deploy/kubernetes does"
+        }
+        Obstacle::NotServed => {
+            "say what this node is called: kubernetes: {nodeName: NAME}; or have its kubelet serve /configz \
+             (enableDebuggingHandlers: true)"
+        }
+        Obstacle::Away => {
+            "look whether the API server answers (kubernetes.api), and whether it reaches port 10250 of this node's kubelet"
+        }
+        Obstacle::Strange => {
+            "look at what answers there: kubectl get --raw /api/v1/nodes/NODE/proxy/configz"
+        }
+        Obstacle::Refused => {
+            "put right what it names, in the kubelet's configuration, or in Brink's where the two do not fit together"
+        }
+    }
 }
 
 fn name_of(files: &Files) -> String {

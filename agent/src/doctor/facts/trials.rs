@@ -25,7 +25,7 @@ use crate::guard::files::NodeFiles;
 use crate::guard::kernel::Kernel;
 use crate::guard::watches::Terrain;
 use crate::recorder::NODE_PERIOD_NS;
-use crate::runtime::cluster::{Answered, try_out};
+use crate::runtime::cluster::{Answered, Unsaid, try_out};
 
 /// The score the agent asks for.
 pub const OOM_SCORE: i64 = -999;
@@ -46,7 +46,7 @@ pub struct Trials {
     /// The Kubernetes API; none where pods do not come from there.
     pub api: Option<Known<Answered>>,
     /// The kubelet, asked what it goes by; none where it is not to be asked. What it says is in the configuration.
-    pub configz: Option<Known<()>>,
+    pub configz: Option<Result<(), Unsaid>>,
 }
 
 /// What came of asking for nice −20.

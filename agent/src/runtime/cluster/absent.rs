@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use super::{Answered, Answers, Voice};
+use super::{Answered, Answers, Obstacle, Unsaid, Voice};
 use crate::backend::source::PodSource;
 use crate::bell::Bell;
 use crate::config::AgentConfig;
@@ -92,6 +92,9 @@ pub fn try_out(_config: &AgentConfig) -> Result<Answered, String> {
 ///
 /// # Errors
 /// Always.
-pub fn ask_kubelet(_config: &AgentConfig) -> Result<String, String> {
-    Err("this build knows no Kubernetes".to_owned())
+pub fn ask_kubelet(_config: &AgentConfig) -> Result<String, Unsaid> {
+    Err(Unsaid {
+        why: "this build knows no Kubernetes".to_owned(),
+        obstacle: Obstacle::NoWay,
+    })
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use brink_kube::client::Access;
-use brink_kube::configz::ask;
+use brink_kube::configz::{ConfigzError, ask};
 use brink_kube::pods::follow::{self, Follow};
 use brink_kube::pods::{Pods, Standing};
 use brink_kube::watch::Streaming;
@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 
 use super::configz::Configz;
 use super::source::{ClusterPods, manifest_of};
-use super::{Answered, Answers, Voice};
+use super::{Answered, Answers, Obstacle, Unsaid, Voice};
 use crate::backend::source::PodSource;
 use crate::bell::Bell;
 use crate::config::{AgentConfig, Kubernetes, StreamingLists};
@@ -162,7 +162,7 @@ impl Cluster {
                     () = following => {}
                 }
             });
-            // A plugin for credentials that hangs must not keep the agent from its end.
+            // A name that is being looked up must not keep the agent from its end; a credential plugin has a thread of its own.
             runtime.shutdown_background();
         };
         // A kubelet that has not heard of an eviction starts again who was killed.
@@ -314,22 +314,53 @@ pub fn try_out(config: &AgentConfig) -> Result<Answered, String> {
             node,
             by,
         }),
-        Err(why) => Err(format!("by {by}: {why}")),
+        Err(why) => Err(said_by(&by, &why)),
     }
+}
+
+/// What is wrong, after what the server is reached by; that may say so itself.
+fn said_by(by: &str, why: &str) -> String {
+    if why.starts_with(by) {
+        return why.to_owned();
+    }
+    format!("by {by}: {why}")
 }
 
 /// Asks the kubelet of this node once what it goes by.
 ///
 /// # Errors
-/// A sentence that says what keeps it from being asked, or what is said instead.
-pub fn ask_kubelet(config: &AgentConfig) -> Result<String, String> {
+/// What keeps it from being asked, or what is said instead.
+pub fn ask_kubelet(config: &AgentConfig) -> Result<String, Unsaid> {
     let kubernetes = &config.kubernetes;
-    let node = node_name(kubernetes, &config.paths.root).map_err(|error| error.to_string())?;
-    let runtime = runtime().map_err(|error| format!("{error:#}"))?;
+    let nobody = |error: anyhow::Error| Unsaid {
+        why: format!("{error:#}"),
+        obstacle: Obstacle::NoWay,
+    };
+    let node = node_name(kubernetes, &config.paths.root).map_err(nobody)?;
+    let runtime = runtime().map_err(nobody)?;
     let access = access(kubernetes);
     let asked = runtime.block_on(ask(&access, &node));
     runtime.shutdown_background();
-    asked.map_err(|error| format!("by {}: {error}", access.in_words()))
+    asked.map_err(|error| Unsaid {
+        why: said_by(&access.in_words(), &error.to_string()),
+        obstacle: obstacle(&error),
+    })
+}
+
+const fn obstacle(error: &ConfigzError) -> Obstacle {
+    match error {
+        ConfigzError::Connect(_) => Obstacle::NoWay,
+        ConfigzError::Refused { code: 401, .. } => Obstacle::Stranger,
+        ConfigzError::Refused { code: 403, .. } => Obstacle::NoRight,
+        ConfigzError::Refused {
+            code: 404 | 405, ..
+        } => Obstacle::NotServed,
+        ConfigzError::Request(_)
+        | ConfigzError::Refused { .. }
+        | ConfigzError::Broken(_)
+        | ConfigzError::Slow => Obstacle::Away,
+        ConfigzError::TooLarge | ConfigzError::NotUnderstood(_) => Obstacle::Strange,
+    }
 }
 
 const fn streaming(lists: StreamingLists) -> Streaming {
@@ -346,6 +377,42 @@ mod tests {
     use brink_kube::watch::Change;
 
     use super::*;
+
+    #[test]
+    fn what_the_server_is_reached_by_is_said_once() {
+        let by = "the kubeconfig /k";
+        for (why, expected) in [
+            ("away", "by the kubeconfig /k: away"),
+            ("the kubeconfig /k: no text", "the kubeconfig /k: no text"),
+        ] {
+            assert_eq!(said_by(by, why), expected);
+        }
+    }
+
+    #[test]
+    fn what_keeps_a_kubelet_from_answering_is_told_apart() {
+        let refused = |code: u16| ConfigzError::Refused {
+            code,
+            reason: String::new(),
+            message: String::new(),
+            after: None,
+        };
+        for (error, expected) in [
+            (refused(401), Obstacle::Stranger),
+            (refused(403), Obstacle::NoRight),
+            (refused(404), Obstacle::NotServed),
+            (refused(405), Obstacle::NotServed),
+            (refused(503), Obstacle::Away),
+            (ConfigzError::Slow, Obstacle::Away),
+            (ConfigzError::TooLarge, Obstacle::Strange),
+            (
+                ConfigzError::NotUnderstood(String::new()),
+                Obstacle::Strange,
+            ),
+        ] {
+            assert_eq!(obstacle(&error), expected, "{error:?}");
+        }
+    }
 
     #[test]
     fn a_pod_is_missing_only_from_a_list_that_is_whole() {

@@ -42,6 +42,34 @@ pub struct Answered {
     pub pods: Vec<Manifest>,
 }
 
+/// Why the kubelet, asked once, has not said what it goes by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unsaid {
+    /// In a sentence.
+    pub why: String,
+    /// What stands in the way.
+    pub obstacle: Obstacle,
+}
+
+/// What stands between a kubelet that is asked and what it goes by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Obstacle {
+    /// Nobody can be asked from here: no way to the API server, or no name of the node.
+    NoWay,
+    /// The API server does not know who asks.
+    Stranger,
+    /// It grants no right to ask.
+    NoRight,
+    /// It knows no such node, or the kubelet does not serve it.
+    NotServed,
+    /// There is no answer, or an error that may pass.
+    Away,
+    /// The answer is no kubelet's configuration, or too long for one.
+    Strange,
+    /// It is one, and cannot be taken over.
+    Refused,
+}
+
 /// What the kubelet says of itself, as it changes; none before it has said anything.
 pub type Answers = watch::Receiver<Option<Arc<str>>>;
 
