@@ -7,6 +7,7 @@ pub mod config;
 pub mod control;
 pub mod demo;
 pub mod disks;
+pub mod dns;
 pub mod doctor;
 pub mod equip;
 #[cfg(test)]

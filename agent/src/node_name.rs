@@ -3,8 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-/// The longest name of a node.
-const LONGEST: usize = 253;
+use crate::dns::is_subdomain;
 
 /// A text that is no name of a node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -40,23 +39,11 @@ pub fn of_cluster(
     let (name, origin) = given(configured, "kubernetes.nodeName")
         .or_else(|| given(variable, "NODE_NAME"))
         .unwrap_or_else(|| (hostname.trim().to_lowercase(), "the machine's name"));
-    if is_name(&name) {
+    if is_subdomain(&name) {
         Ok(name)
     } else {
         Err(NodeNameError { name, origin })
     }
-}
-
-/// Whether it is a DNS subdomain as RFC 1123 has it.
-fn is_name(text: &str) -> bool {
-    let is_label = |label: &str| {
-        let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-        let (first, last) = (label.bytes().next(), label.bytes().last());
-        label.bytes().all(|byte| plain(byte) || byte == b'-')
-            && first.is_some_and(plain)
-            && last.is_some_and(plain)
-    };
-    text.len() <= LONGEST && text.split('.').all(is_label)
 }
 
 #[cfg(test)]

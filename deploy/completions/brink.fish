@@ -60,7 +60,7 @@ complete -c brink -n "__fish_brink_using_subcommand run" -l headroom-soft -d 'Br
 complete -c brink -n "__fish_brink_using_subcommand run" -l headroom-soft-grace-period -d 'Its grace' -r
 complete -c brink -n "__fish_brink_using_subcommand run" -l kubelet-config -d 'Inherit the kubelet\'s thresholds from its configuration file' -r
 complete -c brink -n "__fish_brink_using_subcommand run" -l kubelet-config-dir -d 'The kubelet\'s folder of drop-ins' -r
-complete -c brink -n "__fish_brink_using_subcommand run" -l lead-margin -d 'By how much inherited memory thresholds are raised: 64Mi, or 1% for percentages' -r
+complete -c brink -n "__fish_brink_using_subcommand run" -l lead-margin -d 'By how much inherited memory thresholds are raised: 64Mi, 1% for percentages, or {quantity: 64Mi, percentage: 1%}' -r
 complete -c brink -n "__fish_brink_using_subcommand run" -l node-cgroup -d 'Take this control group for the node; its limit is the capacity' -r
 complete -c brink -n "__fish_brink_using_subcommand run" -l pods-cgroup -d 'The control group all pods live in, for allocatable memory' -r
 complete -c brink -n "__fish_brink_using_subcommand run" -l manifests -d 'A folder of pod manifests that are the workloads' -r
@@ -183,7 +183,7 @@ complete -c brink -n "__fish_brink_using_subcommand config; and __fish_seen_subc
 complete -c brink -n "__fish_brink_using_subcommand config; and __fish_seen_subcommand_from check" -l headroom-soft-grace-period -d 'Its grace' -r
 complete -c brink -n "__fish_brink_using_subcommand config; and __fish_seen_subcommand_from check" -l kubelet-config -d 'Inherit the kubelet\'s thresholds from its configuration file' -r
 complete -c brink -n "__fish_brink_using_subcommand config; and __fish_seen_subcommand_from check" -l kubelet-config-dir -d 'The kubelet\'s folder of drop-ins' -r
-complete -c brink -n "__fish_brink_using_subcommand config; and __fish_seen_subcommand_from check" -l lead-margin -d 'By how much inherited memory thresholds are raised: 64Mi, or 1% for percentages' -r
+complete -c brink -n "__fish_brink_using_subcommand config; and __fish_seen_subcommand_from check" -l lead-margin -d 'By how much inherited memory thresholds are raised: 64Mi, 1% for percentages, or {quantity: 64Mi, percentage: 1%}' -r
 complete -c brink -n "__fish_brink_using_subcommand config; and __fish_seen_subcommand_from check" -l node-cgroup -d 'Take this control group for the node; its limit is the capacity' -r
 complete -c brink -n "__fish_brink_using_subcommand config; and __fish_seen_subcommand_from check" -l pods-cgroup -d 'The control group all pods live in, for allocatable memory' -r
 complete -c brink -n "__fish_brink_using_subcommand config; and __fish_seen_subcommand_from check" -l manifests -d 'A folder of pod manifests that are the workloads' -r
@@ -220,7 +220,7 @@ complete -c brink -n "__fish_brink_using_subcommand config; and __fish_seen_subc
 complete -c brink -n "__fish_brink_using_subcommand config; and __fish_seen_subcommand_from show" -l headroom-soft-grace-period -d 'Its grace' -r
 complete -c brink -n "__fish_brink_using_subcommand config; and __fish_seen_subcommand_from show" -l kubelet-config -d 'Inherit the kubelet\'s thresholds from its configuration file' -r
 complete -c brink -n "__fish_brink_using_subcommand config; and __fish_seen_subcommand_from show" -l kubelet-config-dir -d 'The kubelet\'s folder of drop-ins' -r
-complete -c brink -n "__fish_brink_using_subcommand config; and __fish_seen_subcommand_from show" -l lead-margin -d 'By how much inherited memory thresholds are raised: 64Mi, or 1% for percentages' -r
+complete -c brink -n "__fish_brink_using_subcommand config; and __fish_seen_subcommand_from show" -l lead-margin -d 'By how much inherited memory thresholds are raised: 64Mi, 1% for percentages, or {quantity: 64Mi, percentage: 1%}' -r
 complete -c brink -n "__fish_brink_using_subcommand config; and __fish_seen_subcommand_from show" -l node-cgroup -d 'Take this control group for the node; its limit is the capacity' -r
 complete -c brink -n "__fish_brink_using_subcommand config; and __fish_seen_subcommand_from show" -l pods-cgroup -d 'The control group all pods live in, for allocatable memory' -r
 complete -c brink -n "__fish_brink_using_subcommand config; and __fish_seen_subcommand_from show" -l manifests -d 'A folder of pod manifests that are the workloads' -r
@@ -264,7 +264,7 @@ complete -c brink -n "__fish_brink_using_subcommand doctor" -l headroom-soft -d 
 complete -c brink -n "__fish_brink_using_subcommand doctor" -l headroom-soft-grace-period -d 'Its grace' -r
 complete -c brink -n "__fish_brink_using_subcommand doctor" -l kubelet-config -d 'Inherit the kubelet\'s thresholds from its configuration file' -r
 complete -c brink -n "__fish_brink_using_subcommand doctor" -l kubelet-config-dir -d 'The kubelet\'s folder of drop-ins' -r
-complete -c brink -n "__fish_brink_using_subcommand doctor" -l lead-margin -d 'By how much inherited memory thresholds are raised: 64Mi, or 1% for percentages' -r
+complete -c brink -n "__fish_brink_using_subcommand doctor" -l lead-margin -d 'By how much inherited memory thresholds are raised: 64Mi, 1% for percentages, or {quantity: 64Mi, percentage: 1%}' -r
 complete -c brink -n "__fish_brink_using_subcommand doctor" -l node-cgroup -d 'Take this control group for the node; its limit is the capacity' -r
 complete -c brink -n "__fish_brink_using_subcommand doctor" -l pods-cgroup -d 'The control group all pods live in, for allocatable memory' -r
 complete -c brink -n "__fish_brink_using_subcommand doctor" -l manifests -d 'A folder of pod manifests that are the workloads' -r

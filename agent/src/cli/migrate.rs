@@ -17,7 +17,11 @@ use crate::config::{API_VERSION, Migrated, migrate};
 Examples:
   brink config migrate /etc/brink/config.yaml
   brink config migrate --write /etc/brink/config.yaml /etc/brink/conf.d/*
-  kubectl get configmap brink -o jsonpath='{.data.config\\.yaml}' | brink config migrate -
+  brink config migrate --write overlay/90-ours.yaml   a drop-in of an overlay on deploy/kubernetes
+  kubectl -n brink-system get cm -l app.kubernetes.io/name=brink -o name
+  kubectl -n brink-system get NAME -o jsonpath='{.data.10-brink\\.yaml}' | brink config migrate -
+
+In a cluster the configuration is a ConfigMap whose NAME ends in a digest, and each of its keys is a drop-in.
 
 Only words that changed are replaced, so comments and form stay. A file of the newest version stays as it is. An older \
 brink does not read the newest version: keep a copy where the agent may be rolled back.")]

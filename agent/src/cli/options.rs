@@ -123,7 +123,7 @@ impl ConfigArgs {
 /// The flag and the variable of a setting.
 fn arg_of(setting: &'static Setting) -> Arg {
     let action = match setting.form {
-        Form::Text | Form::Scalar => ArgAction::Set,
+        Form::Text | Form::Braced | Form::Scalar => ArgAction::Set,
         Form::Pairs(_) | Form::Words | Form::Repeated => ArgAction::Append,
     };
     Arg::new(setting.flag)

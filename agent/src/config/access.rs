@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
+use super::document::{Node, Origins};
 use super::finding::Finding;
 
 /// Which right is missing for a socket, file or folder, and how to get it.
@@ -24,12 +25,34 @@ pub fn missing(what: &str, path: &Path) -> String {
 
 /// A file that cannot be read.
 pub(super) fn unread(file: &Path, error: &io::Error) -> Finding {
-    finding("file", file, "cannot be read", error)
+    let finding = finding("file", file, "cannot be read", error);
+    if error.kind() != io::ErrorKind::InvalidInput {
+        return finding;
+    }
+    finding.accepted("a regular file; - for standard input")
 }
 
 /// A folder that cannot be listed.
 pub(super) fn unlisted(folder: &Path, error: &io::Error) -> Finding {
     finding("folder", folder, "cannot be listed", error)
+}
+
+/// The same of what a key of a configuration names: told where it is named.
+pub(super) fn named(unread: Finding, (config, key): (&Node, &str), origins: &Origins) -> Finding {
+    let Some(node) = config.get(key) else {
+        return unread;
+    };
+    let text = node.scalar().unwrap_or_default();
+    let is_relative = Path::new(text).is_relative();
+    let from_where = "a relative path counts from the folder in which brink is started".to_owned();
+    Finding {
+        hint: unread.hint.or(is_relative.then_some(from_where)),
+        // Standard input says the same only once, and this is read again by SIGHUP.
+        accepted: unread.accepted.map(|_| "a regular file".to_owned()),
+        is_denied: unread.is_denied,
+        ..Finding::at(origins, node.site, key.to_owned(), unread.problem)
+    }
+    .written(format!("{text:?}"))
 }
 
 fn finding(what: &str, path: &Path, problem: &str, error: &io::Error) -> Finding {

@@ -1,4 +1,4 @@
-//! Folders of pods and workloads that are named, and are not there or are none.
+//! Folders of pods and workloads, and a kubeconfig, that are named, and are not there or are none.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -9,25 +9,56 @@ use super::document::{Node, Origins, Value, path_to};
 use super::finding::Finding;
 use crate::disks::discover::below;
 
-/// A folder that somebody named.
+/// What somebody named.
 struct Named<'a> {
     node: &'a Node,
     path: PathBuf,
+    wanted: Wanted,
     /// What is the matter as long as it is not there.
     lost: &'static str,
+}
+
+/// What it is to be.
+#[derive(Clone, Copy)]
+enum Wanted {
+    Folder,
+    File,
+}
+
+impl Wanted {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Folder => "folder",
+            Self::File => "file",
+        }
+    }
+
+    fn is(self, found: &fs::Metadata) -> bool {
+        match self {
+            Self::Folder => found.is_dir(),
+            Self::File => found.is_file(),
+        }
+    }
 }
 
 /// What is said of each of them. Where one does not answer the others are not asked: it would take as long with each.
 pub(super) fn findings(tree: &Node, root: &Path, origins: &Origins) -> Vec<Finding> {
     let mut found = Vec::new();
-    for Named { node, path, lost } in named(tree, root) {
+    for Named {
+        node,
+        path,
+        wanted,
+        lost,
+    } in named(tree, root)
+    {
         let shown = node.scalar().unwrap_or_default();
-        let is_folder = asked(move || fs::metadata(path).map(|found| found.is_dir()));
-        let problem = match &is_folder {
+        let word = wanted.word();
+        let is_there = asked(move || fs::metadata(path).map(|found| wanted.is(&found)));
+        let problem = match &is_there {
             None => format!("its filesystem does not answer within 1 s; until it does, {lost}"),
-            Some(Ok(false)) => format!("this is no folder: {lost}"),
+            Some(Ok(false)) => format!("this is no {word}: {lost}"),
             Some(Err(error)) if error.kind() == ErrorKind::NotFound => {
-                format!("there is no such folder; until it is there, {lost}")
+                format!("there is no such {word}; until it is there, {lost}")
             }
             Some(Err(error)) if error.kind() == ErrorKind::NotADirectory => {
                 format!("what it is to be in is no folder: {lost}")
@@ -37,7 +68,7 @@ pub(super) fn findings(tree: &Node, root: &Path, origins: &Origins) -> Vec<Findi
         };
         let finding = Finding::at(origins, node.site, path_to(tree, node), problem);
         found.push(finding.written(format!("{shown:?}")));
-        if is_folder.is_none() {
+        if is_there.is_none() {
             break;
         }
     }
@@ -45,13 +76,18 @@ pub(super) fn findings(tree: &Node, root: &Path, origins: &Origins) -> Vec<Findi
 }
 
 fn named<'a>(tree: &'a Node, root: &Path) -> Vec<Named<'a>> {
-    const NOT_COUNTED: &str = "nothing in it is counted";
+    const NOT_COUNTED: (Wanted, &str) = (Wanted::Folder, "nothing in it is counted");
     let mut all = Vec::new();
-    let mut add = |node: Option<&'a Node>, root: Option<&Path>, lost| {
+    let mut add = |node: Option<&'a Node>, root: Option<&Path>, (wanted, lost)| {
         if let Some((node, text)) = node.and_then(|node| Some((node, node.scalar()?))) {
             let path =
                 root.map_or_else(|| PathBuf::from(text), |root| below(root, Path::new(text)));
-            all.push(Named { node, path, lost });
+            all.push(Named {
+                node,
+                path,
+                wanted,
+                lost,
+            });
         }
     };
     let storage = tree.get("storage");
@@ -65,12 +101,18 @@ fn named<'a>(tree: &'a Node, root: &Path) -> Vec<Named<'a>> {
     let workloads = tree.get("workloads");
     let key = |key| workloads.and_then(|workloads| workloads.get(key));
     // Those alone are read where this process sees them, and may be named by a relative path.
-    add(key("manifests"), None, "no pod of it is known");
+    let pods = (Wanted::Folder, "no pod of it is known");
+    add(key("manifests"), None, pods);
     for rule in items(key("cgroups")) {
         for directory in items(rule.get("directories")) {
             add(Some(directory), Some(root), NOT_COUNTED);
         }
     }
+    let kubeconfig = tree
+        .get("kubernetes")
+        .and_then(|kubernetes| kubernetes.get("kubeconfig"));
+    let server = (Wanted::File, "the API server is not reached");
+    add(kubeconfig, None, server);
     all
 }
 
@@ -86,6 +128,39 @@ mod tests {
     use super::super::document::{Limits, parse};
     use super::*;
 
+    fn said(text: &str, root: &Path) -> Vec<String> {
+        let tree = parse(text.as_bytes(), Origins::DEFAULT, Limits::WRITTEN);
+        let tree = tree
+            .unwrap_or_else(|error| panic!("{}", error.message))
+            .swap_remove(0);
+        let found = findings(&tree, root, &Origins::default());
+        found.iter().map(Finding::statement).collect()
+    }
+
+    #[test]
+    fn a_kubeconfig_is_a_file_where_this_process_sees_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("k");
+        let check = |problem: Option<&str>| {
+            let text = format!("kubernetes: {{kubeconfig: {}}}\n", file.display());
+            let shown = file.display().to_string();
+            let expected =
+                problem.map(|problem| format!("kubernetes.kubeconfig: {shown:?}: {problem}"));
+            assert_eq!(
+                said(&text, Path::new("/nonexistent")),
+                Vec::from_iter(expected)
+            );
+        };
+        check(Some(
+            "there is no such file; until it is there, the API server is not reached",
+        ));
+        fs::create_dir(&file).unwrap();
+        check(Some("this is no file: the API server is not reached"));
+        fs::remove_dir(&file).unwrap();
+        fs::write(&file, "").unwrap();
+        check(None);
+    }
+
     #[test]
     fn what_is_no_folder_is_told_by_its_place_and_a_folder_is_not() {
         let root = tempfile::tempdir().unwrap();
@@ -93,12 +168,7 @@ mod tests {
         fs::write(root.path().join("file"), "").unwrap();
         let text = "storage: {rootDir: /file, podLogsDir: /there}\n\
                     workloads: {manifests: /nonexistent/pods, cgroups: [{directories: [/there, /none, /file/in]}]}\n";
-        let tree = parse(text.as_bytes(), Origins::DEFAULT, Limits::WRITTEN);
-        let tree = tree
-            .unwrap_or_else(|error| panic!("{}", error.message))
-            .swap_remove(0);
-        let found = findings(&tree, root.path(), &Origins::default());
-        let said: Vec<String> = found.iter().map(Finding::statement).collect();
+        let said = said(text, root.path());
         let expected = [
             "storage.rootDir: \"/file\": this is no folder: nothing in it is counted",
             "workloads.manifests: \"/nonexistent/pods\": there is no such folder; until it is there, no pod of it is known",

@@ -17,7 +17,8 @@ use super::access;
 use super::document::{Fields, Limits, Node, Origin, Origins, Reader, Site, Value};
 use super::eviction::{self, Dialect, KUBELET_KEYS};
 use super::finding::Report;
-use super::layers::{empty, fill, merge_patch, only_map, put, read_one};
+use super::layers::{empty, fill, merge_patch, only_map, put, read_bytes, read_one};
+use super::settings::KubeletFiles;
 
 /// `apiVersion` of the kubelet's configuration.
 pub const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
@@ -61,6 +62,35 @@ pub fn load(
     report: &mut Report,
 ) -> Node {
     let document = file.and_then(|file| read_one(file, Limits::WRITTEN, origins, report));
+    merge(document.as_ref(), folder, origins, report)
+}
+
+/// The same of the files that a configuration names: what keeps one from being read is told at the key that names it.
+pub(super) fn load_named(
+    files: &KubeletFiles,
+    config: &Node,
+    origins: &mut Origins,
+    report: &mut Report,
+) -> Node {
+    let mut document = None;
+    if let Some(file) = &files.file {
+        match read_bytes(file, Limits::WRITTEN.bytes) {
+            Ok(bytes) => {
+                origins.add(Origin::File(file.display().to_string()));
+                document = only_map(&bytes, Limits::WRITTEN, origins, report);
+            }
+            Err(error) => {
+                let fault = access::unread(file, &error);
+                report.fault(access::named(fault, (config, "kubeletConfig"), origins));
+            }
+        }
+    }
+    let mut folder = files.folder.as_deref();
+    if let Some((named, Err(error))) = folder.map(|named| (named, fs::read_dir(named))) {
+        let fault = access::unlisted(named, &error);
+        report.fault(access::named(fault, (config, "kubeletConfigDir"), origins));
+        folder = None;
+    }
     merge(document.as_ref(), folder, origins, report)
 }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::document::{Fields, Reader};
 use super::schema::{absolute, section};
+use crate::dns::is_subdomain;
 
 /// Every key of the section.
 const KEYS: [&str; 8] = [
@@ -16,6 +17,10 @@ const KEYS: [&str; 8] = [
     "taint",
     "dryRunEvents",
 ];
+
+/// What a node can be called.
+const NODE_NAME: &str = "a name as kubectl get nodes shows it: at most 253 lower-case letters, digits, - and ., with a letter or digit \
+                         before and after each dot and at both ends";
 
 /// Pods from the Kubernetes API.
 #[expect(
@@ -92,6 +97,13 @@ pub(super) fn read<'a>(reader: &mut Reader<'a>, fields: Fields<'a>) -> Kubernete
             .map(str::to_owned)
     };
     let (context, node_name) = (name("context"), name("nodeName"));
+    // An agent takes it without the spaces around it, and does not start with one that is none.
+    let is_name = |name: &str| is_subdomain(name.trim());
+    if let Some(node) = section.get("nodeName")
+        && node_name.as_deref().is_some_and(|name| !is_name(name))
+    {
+        reader.fault(node, "no name of a node", NODE_NAME);
+    }
     Kubernetes {
         enabled: is_enabled,
         configz: configz.unwrap_or(false),

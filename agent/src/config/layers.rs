@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, Read as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -60,9 +61,31 @@ pub(super) fn read_bytes(path: &Path, most: usize) -> io::Result<Vec<u8>> {
     if path.as_os_str() == "-" {
         io::stdin().lock().take(most).read_to_end(&mut bytes)?;
     } else {
+        refuse_what_waits(path)?;
         fs::File::open(path)?.take(most).read_to_end(&mut bytes)?;
     }
     Ok(bytes)
+}
+
+/// Refuses a pipe, a socket and a device: whoever opens or reads one may wait for ever. Those that a shell hands over for
+/// `<(COMMAND)` have somebody at their other end, as standard input has, and nobody waits for the null device.
+fn refuse_what_waits(path: &Path) -> io::Result<()> {
+    let found = fs::metadata(path)?;
+    let kind = found.file_type();
+    let mut handed = ["/dev/fd", "/dev/stdin", "/proc/self/fd"].iter();
+    let is_handed = kind.is_fifo() && handed.any(|place| path.starts_with(place));
+    let is_null = kind.is_char_device() && found.rdev() == rustix::fs::makedev(1, 3);
+    // That a folder is none says whoever reads it.
+    if kind.is_file() || kind.is_dir() || is_handed || is_null {
+        return Ok(());
+    }
+    let what = if kind.is_fifo() {
+        "a pipe"
+    } else {
+        "a device or a socket"
+    };
+    let problem = format!("this is {what}, on which a reader may wait for ever");
+    Err(io::Error::new(io::ErrorKind::InvalidInput, problem))
 }
 
 /// The one document of a file, which must be a map; an empty file is an empty map. Nothing if it cannot
@@ -238,6 +261,21 @@ pub(super) fn in_order(mut tree: Node, order: &[&str]) -> Node {
         });
     }
     tree
+}
+
+/// Says of everything in a tree that it stands at `site`.
+pub(super) fn place(node: &mut Node, site: Site) {
+    node.site = site;
+    match &mut node.value {
+        Value::Map(entries) => {
+            for entry in entries {
+                entry.site = site;
+                place(&mut entry.node, site);
+            }
+        }
+        Value::List(items) => items.iter_mut().for_each(|item| place(item, site)),
+        _ => {}
+    }
 }
 
 /// A tree of nothing.

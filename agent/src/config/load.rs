@@ -13,7 +13,7 @@ use super::finding::{Faults, Finding, Report};
 use super::kubelet;
 use super::kubernetes::Kubernetes;
 use super::layers::{
-    drop_ins, empty, fill, has_ending, in_order, merge_patch, put, read_kept, read_one,
+    drop_ins, empty, fill, has_ending, in_order, merge_patch, place, put, read_kept, read_one,
 };
 use super::margin::Raised;
 use super::overrides::Override;
@@ -300,8 +300,8 @@ impl Loader {
     fn defaults(&mut self, layers: &Layers, sources: &Sources) -> Defaults {
         let mut tree = built_in(&mut self.report);
         let mut scratch = Report::default();
-        let written = layers.effective(&tree);
-        let written = schema::read(&mut Reader::new(&written, &self.origins, &mut scratch));
+        let effective = layers.effective(&tree);
+        let written = schema::read(&mut Reader::new(&effective, &self.origins, &mut scratch));
         let files = &written.kubelet;
         let has_files = files.file.is_some() || files.folder.is_some();
         let asks = sources.ask_kubelet(&written.kubernetes);
@@ -312,13 +312,12 @@ impl Loader {
                 raised: Vec::new(),
             };
         }
-        let (file, folder) = (files.file.as_deref(), files.folder.as_deref());
         let configz = sources.configz.as_deref().filter(|_| asks);
         // Until it has been asked, without files, a kubelet's defaults stand for what is not known.
         let is_known = has_files || configz.is_some();
         let kubelets = match configz {
             Some(text) => kubelet::of_configz(text, &mut self.origins, &mut self.report),
-            None => kubelet::load(file, folder, &mut self.origins, &mut self.report),
+            None => kubelet::load_named(files, &effective, &mut self.origins, &mut self.report),
         };
         let mut inherited = kubelets.clone();
         let raised = written.lead_margin.apply(&mut inherited);
@@ -352,27 +351,13 @@ fn built_in(report: &mut Report) -> Node {
             empty(Origins::DEFAULT)
         }
     };
-    unplace(&mut tree);
+    place(&mut tree, Site::DEFAULT);
     for (key, text) in [("apiVersion", API_VERSION), ("kind", KIND)] {
         put(&mut tree, &[key], Node::text(text, Site::DEFAULT));
     }
     let hard = Node::texts(default_hard(), Site::DEFAULT);
     put(&mut tree, &["evictionHard"], hard);
     tree
-}
-
-fn unplace(node: &mut Node) {
-    node.site = Site::DEFAULT;
-    match &mut node.value {
-        Value::Map(entries) => {
-            for entry in entries {
-                entry.site = Site::DEFAULT;
-                unplace(&mut entry.node);
-            }
-        }
-        Value::List(items) => items.iter_mut().for_each(unplace),
-        _ => {}
-    }
 }
 
 impl Layers {

@@ -33,7 +33,7 @@ pub struct Raised {
 /// Signals whose thresholds are raised.
 const SIGNALS: [&str; 2] = ["allocatableMemory.available", "memory.available"];
 
-const ACCEPTED: &str = "a quantity such as 64Mi, a percentage such as 1%, or a map of both: \
+const ACCEPTED: &str = "a quantity such as 64Mi, a percentage such as 1%, or a map of one or both: \
                         {quantity: 64Mi, percentage: 1%}";
 
 impl Default for LeadMargin {
@@ -46,7 +46,7 @@ impl Default for LeadMargin {
 }
 
 impl LeadMargin {
-    /// Reads `leadMargin`: one of its parts alone, or a map of both. A part left out keeps its default.
+    /// Reads `leadMargin`: one of its parts alone, or a map of one or both. A part left out keeps its default.
     pub fn read<'a>(reader: &mut Reader<'a>, node: &'a Node) -> Self {
         let mut margin = Self::default();
         if !matches!(node.value, Value::Map(_)) {

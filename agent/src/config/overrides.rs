@@ -1,7 +1,8 @@
 //! Settings that flags and environment variables can give: one table for both, and for their help.
 
-use super::document::{Node, Origin, Origins, Site, Value, plain};
+use super::document::{Limits, Node, Origin, Origins, Site, Value, parse, plain};
 use super::finding::{Finding, Report};
+use super::layers::place;
 
 /// A setting outside of files.
 #[derive(Debug, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub struct Setting {
 pub enum Form {
     /// As it is.
     Text,
+    /// The same, or in braces a map of YAML.
+    Braced,
     /// As a value of YAML: a number, a truth value or a text.
     Scalar,
     /// Names and values with this between them, separated by commas, as the kubelet's flags have it.
@@ -187,10 +190,11 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         &["leadMargin"],
         ("lead-margin", "BRINK_LEAD_MARGIN"),
-        Form::Text,
+        Form::Braced,
         (
             "VALUE",
-            "By how much inherited memory thresholds are raised: 64Mi, or 1% for percentages",
+            "By how much inherited memory thresholds are raised: 64Mi, 1% for percentages, or \
+             {quantity: 64Mi, percentage: 1%}",
         ),
     ),
     setting(
@@ -343,8 +347,20 @@ impl Override {
     pub(super) fn node(&self, origins: &mut Origins, report: &mut Report) -> Option<Node> {
         let site = Site::whole(origins.add(self.origin.clone()));
         let last = self.texts.last().map_or("", String::as_str);
+        let mut fault = |written: &str, problem: &str, accepted: &str| {
+            let path = self.setting.way.join(".");
+            let fault = Finding::at(origins, site, path, problem);
+            report.fault(fault.written(format!("{written:?}")).accepted(accepted));
+        };
         let value = match self.setting.form {
-            Form::Text => Value::Text(last.to_string()),
+            Form::Braced if last.trim_start().starts_with('{') => match braced(last, site) {
+                Ok(map) => map,
+                Err(problem) => {
+                    fault(last, &problem, BRACED);
+                    return None;
+                }
+            },
+            Form::Text | Form::Braced => Value::Text(last.to_string()),
             Form::Scalar => plain(last),
             Form::Repeated => list(self.texts.iter().map(String::as_str), site),
             Form::Words => {
@@ -354,16 +370,26 @@ impl Override {
             Form::Pairs(between) => match pairs(&self.texts, between) {
                 Ok(pairs) => Node::texts(pairs, site).value,
                 Err(pair) => {
-                    let path = self.setting.way.join(".");
-                    let fault = Finding::at(origins, site, path, "malformed pair");
-                    let accepted = self.setting.value_name;
-                    report.fault(fault.written(format!("{pair:?}")).accepted(accepted));
+                    fault(&pair, "malformed pair", self.setting.value_name);
                     return None;
                 }
             },
         };
         Some(Node { value, site })
     }
+}
+
+/// What is accepted in braces.
+const BRACED: &str = "one map of YAML, such as {quantity: 64Mi, percentage: 1%}";
+
+/// A map of YAML on one line, all of which stands at `site`; or what is wrong with it.
+fn braced(text: &str, site: Site) -> Result<Value, String> {
+    let documents = parse(text.as_bytes(), site.source, Limits::WRITTEN)
+        .map_err(|error| format!("not YAML: {}", error.message))?;
+    let [mut map] = <[Node; 1]>::try_from(documents)
+        .map_err(|documents| format!("these are {} documents", documents.len()))?;
+    place(&mut map, site);
+    Ok(map.value)
 }
 
 fn list<'a>(texts: impl Iterator<Item = &'a str>, site: Site) -> Value {

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use brink_core::node::workload::ResourceList;
 use brink_host::cgroup::glob::Glob;
 
-use super::document::{Fields, Keys, Node, Reader};
+use super::document::{Fields, Keys, Node, Reader, Value};
 use super::settings::{CgroupRule, OomScores, Pattern, Selection, Workloads};
 use super::storage::read_directories;
+use crate::dns::is_label;
 
 const GLOB: &str = "a path below the cgroup root such as /system.slice/*.service or \
                     /user.slice/*/session-*.scope";
@@ -152,20 +153,32 @@ pub(super) fn read_selection<'a>(reader: &mut Reader<'a>, fields: Fields<'a>) ->
     }
 }
 
-/// Names, as Kubernetes takes them for namespaces: a pattern would silently be nobody's.
+/// Names, as Kubernetes takes them for namespaces: a pattern, and whatever else none can be called, would silently be nobody's.
 fn read_namespaces<'a>(reader: &mut Reader<'a>, node: &'a Node) -> Vec<String> {
+    const ALL: &str = "*";
+    const ACCEPTED: &str = "the name of a namespace such as shop (at most 63 lower-case letters, digits and -, with a letter or digit at \
+                            both ends), or \"*\" for all of them";
+    let items = reader.list(node);
+    let are_all = items.iter().any(|item| item.scalar() == Some(ALL));
     let mut names = Vec::new();
-    for item in reader.list(node) {
+    for item in items {
+        if item.value == Value::Null {
+            reader.fault(item, "there is no name", ACCEPTED);
+            continue;
+        }
         let Some(text) = reader.name(item) else {
             continue;
         };
-        let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-        if text == "*" || text.bytes().all(fits) {
-            names.push(text.to_owned());
-        } else {
-            let accepted = "the name of a namespace such as shop, or \"*\" for all of them";
-            reader.fault(item, "no name of a namespace", accepted);
+        if text != ALL && !is_label(text) {
+            reader.fault(item, "no name of a namespace", ACCEPTED);
+            continue;
         }
+        if text != ALL && are_all {
+            let problem =
+                "a name beside \"*\", which stands for all namespaces: it changes nothing";
+            reader.warn(item, problem);
+        }
+        names.push(text.to_owned());
     }
     names
 }

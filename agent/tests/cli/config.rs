@@ -249,3 +249,18 @@ fn files_are_migrated_in_their_place_all_or_none() {
         "comments are kept"
     );
 }
+
+#[test]
+fn an_empty_pipe_is_no_configuration_to_migrate_and_an_empty_file_is_one() {
+    for input in ["", " \n"] {
+        let output = run(&["config", "migrate", "-"], input);
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert_eq!(stdout(&output), "");
+        let said = stderr(&output);
+        assert!(said.contains("<stdin>: nothing was given"), "{said}");
+    }
+    for args in [["config", "migrate", "/dev/null"], ["config", "check", "-"]] {
+        let output = run(&args, "");
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    }
+}

@@ -2,16 +2,16 @@
 
 use std::fs;
 
-use brink_core::base::Span;
+use brink_core::base::{Quantity, Span};
 use brink_core::node::engine::MemoryPolicy;
 use brink_core::node::policy::Policy;
 use brink_core::node::signal::Signal;
 use serde_json::json;
 
-use super::super::document::to_json;
+use super::super::document::{Origin, to_json};
 use super::super::thresholds::ThresholdLine;
 use super::super::*;
-use super::{Folder, HEAD, KUBELET, hard};
+use super::{Folder, HEAD, KUBELET, given, hard};
 
 #[test]
 fn defaults_merge_as_on_the_kubelet() {
@@ -376,5 +376,48 @@ fn an_answer_counts_only_where_it_is_asked_for_and_is_refused_where_it_is_none()
         sources.configz = Some(answer.into());
         let said = load(&sources).unwrap_err().to_string();
         assert!(said.contains(expected), "{said}");
+    }
+}
+
+#[test]
+fn a_lead_margin_by_a_flag_is_one_part_or_a_map_of_one_or_both() {
+    let by_flag = |text: &str| {
+        let origin = Origin::Flag("--lead-margin".to_owned());
+        load(&Sources {
+            overrides: vec![given("lead-margin", &[text], origin)],
+            ..Folder::new(&[]).sources()
+        })
+    };
+    for (text, mebibytes, points) in [
+        ("100Mi", 100, 1.0),
+        ("2%", 64, 2.0),
+        ("{quantity: 100Mi}", 100, 1.0),
+        (" {\"percentage\": \"2%\"}", 64, 2.0),
+        ("{quantity: 100Mi, percentage: 2%}", 100, 2.0),
+    ] {
+        let checked = by_flag(text).unwrap_or_else(|faults| panic!("{text}: {faults}"));
+        let expected = LeadMargin {
+            quantity: Quantity::from_bytes(mebibytes << 20),
+            points,
+        };
+        assert_eq!(checked.config.lead_margin, expected, "{text}");
+        let shown = checked.to_json_with_origins();
+        let places = shown.origins.iter();
+        let mut places = places.filter(|(path, _)| path.starts_with("leadMargin"));
+        assert!(places.all(|(_, place)| place == "--lead-margin"), "{text}");
+    }
+    for (text, expected) in [
+        ("{quantity: 100Mi", ": not YAML: "),
+        (
+            "{quantity: 1Mi}\n---\n{quantity: 2Mi}",
+            ": these are 2 documents",
+        ),
+        ("{quantity: 1%}", ".quantity: \"1%\": this is no quantity"),
+        ("{amount: 1Mi}", ".amount: unknown key"),
+        ("much", ": \"much\": "),
+    ] {
+        let said = by_flag(text).unwrap_err().to_string();
+        let starts = said.starts_with("--lead-margin: leadMargin");
+        assert!(starts && said.contains(expected), "{text}: {said}");
     }
 }

@@ -104,3 +104,48 @@ fn who_has_the_pods_of_a_cluster_has_somebody_to_evict() {
         (1, 0)
     );
 }
+
+#[test]
+fn a_switch_that_changes_nothing_as_the_rest_is_written_is_told() {
+    let findings = |text: &str| {
+        let found = folder(text).load().idle;
+        let found = found
+            .iter()
+            .map(|told| (told.path.clone(), told.to_string()));
+        found.collect::<Vec<(String, String)>>()
+    };
+    // Somebody whom an agent that enforces could evict, so that nothing is said of that.
+    let somebody = "workloads: {cgroups: [{glob: /a}]}";
+    for (text, key, word) in [
+        ("{taint: true}", "taint", "set kubernetes.enabled: true"),
+        (
+            "{dryRunEvents: true}",
+            "dryRunEvents",
+            "set kubernetes.enabled: true",
+        ),
+        (
+            "{enabled: true, taint: true}\nmode: observe",
+            "taint",
+            "it counts with mode: enforce",
+        ),
+        (
+            "{enabled: true, dryRunEvents: true}\nmode: enforce",
+            "dryRunEvents",
+            "it counts with mode: observe",
+        ),
+    ] {
+        let found = findings(&format!("{somebody}\nkubernetes: {text}"));
+        let [(path, said)] = found.as_slice() else {
+            panic!("{text}: {found:#?}");
+        };
+        assert_eq!(*path, format!("kubernetes.{key}"), "{text}");
+        assert!(said.contains(word), "{text}: {said}");
+    }
+    for text in [
+        "{enabled: true, taint: true}\nmode: enforce",
+        "{enabled: true, dryRunEvents: true}\nmode: observe",
+        "{taint: false, dryRunEvents: false}",
+    ] {
+        assert_eq!(findings(&format!("{somebody}\nkubernetes: {text}")), []);
+    }
+}

@@ -3,6 +3,8 @@
 mod events;
 mod kubelet_files;
 mod kubernetes;
+mod names;
+mod unread;
 mod versions;
 
 use std::fs;
@@ -223,30 +225,6 @@ fn what_would_depend_on_where_the_agent_is_started_is_a_fault() {
         let said = Folder::new(&[("config.yaml", &format!("{HEAD}{text}\n"))]).faults();
         assert_eq!(said.len(), 1, "{said:#?}");
         assert!(said[0].contains(&format!(" {key}: ")), "{said:#?}");
-    }
-}
-
-#[test]
-fn annotations_count_in_namespaces_by_name_or_in_all() {
-    let folder = |list: &str| {
-        let text = format!("{HEAD}annotationNamespaces: {list}\n");
-        Folder::new(&[("config.yaml", &text)])
-    };
-    for (list, expected) in [
-        ("[]", [false, false]),
-        ("[shop, team-7]", [true, false]),
-        ("[team-7, '*']", [true, true]),
-    ] {
-        let selection = folder(list).load().config.selection;
-        let heeded = ["shop", "shop-2"].map(|namespace| selection.heeds(namespace));
-        assert_eq!(heeded, expected, "{list}");
-    }
-    for list in ["['team-*']", "[Shop]", "[a/b]", "shop", "['']", "[7]"] {
-        let said = folder(list).faults();
-        assert!(
-            said.len() == 1 && said[0].contains(" annotationNamespaces"),
-            "{said:#?}"
-        );
     }
 }
 

@@ -25,10 +25,21 @@ pub struct Migrated {
 /// Migrates a file; `-` is standard input.
 ///
 /// # Errors
-/// Why it cannot be, of which nothing is guessed: it cannot be read, or is of another kind or an unknown version.
+/// Why it cannot be, of which nothing is guessed: it cannot be read, is of another kind or an unknown version, or is standard
+/// input that says nothing.
 pub fn migrate(path: &Path) -> Result<Migrated, Faults> {
     let bytes = read_bytes(path, Limits::WRITTEN.bytes)
         .map_err(|error| Faults::one(access::unread(path, &error)))?;
+    // An empty file is a configuration that leaves all as it is. An empty pipe is a command before it that found nothing.
+    if path.as_os_str() == "-" && bytes.trim_ascii().is_empty() {
+        let name = Origin::File("-".to_owned()).to_string();
+        let fault = Finding::of_source(name, None, "nothing was given");
+        let hint = "look at what the command before the pipe prints: it found nothing";
+        return Err(Faults::one(Finding {
+            hint: Some(hint.to_owned()),
+            ..fault.accepted("a configuration or a drop-in")
+        }));
+    }
     migrate_text(&path.display().to_string(), &bytes)
 }
 
