@@ -35,7 +35,7 @@ const READ: Duration = Duration::from_secs(150);
 
 /// A credential plugin that has not answered within this is given up.
 const PLUGIN: Duration = Duration::from_secs(20);
-/// The same for whoever waits ten seconds in all, so that he hears what it is that hangs.
+/// The same for whoever waits ten seconds in all, as for a kubelet's answer, so that he hears what it is that hangs.
 pub(crate) const SOON: Duration = Duration::from_secs(8);
 /// What reading files may take beside that.
 const FILES: Duration = Duration::from_secs(1);
@@ -166,7 +166,14 @@ impl Access {
     }
 
     /// How the files are now that say who asks: the kubeconfigs and what they name, or without any the token of the service account.
-    pub fn origin(&self) -> Origin {
+    ///
+    /// # Errors
+    /// [`ConnectError`], where they cannot be looked at in time.
+    pub async fn origin(&self) -> Result<Origin, ConnectError> {
+        self.apart(FILES, Self::look).await
+    }
+
+    fn look(&self) -> Origin {
         let mut files = self.kubeconfigs.clone();
         if files.is_empty() {
             files.push(PathBuf::from(TOKEN));
@@ -198,7 +205,11 @@ impl Access {
         let Prepared {
             mut config,
             valid_until,
-        } = self.prepare(bound).await?;
+        } = self
+            .apart(bound + FILES, move |access| {
+                credentials::prepare(access, bound)
+            })
+            .await??;
         config.connect_timeout = Some(CONNECT);
         config.write_timeout = Some(WRITE);
         config.read_timeout = Some(READ);
@@ -211,20 +222,23 @@ impl Access {
         Ok(Client::try_from(config)?.with_valid_until(valid_until))
     }
 
-    /// Has the files read, and a plugin run, by a thread that nobody has to wait for: neither the others on this runtime, nor
-    /// the runtime's end.
-    async fn prepare(&self, bound: Duration) -> Result<Prepared, ConnectError> {
-        let within = bound + FILES;
+    /// Has files read, and a plugin run, by a thread that nobody has to wait for: neither the others on this runtime, nor the
+    /// runtime's end.
+    async fn apart<T: Send + 'static>(
+        &self,
+        within: Duration,
+        reads: impl FnOnce(&Self) -> T + Send + 'static,
+    ) -> Result<T, ConnectError> {
         let late = || ConnectError::Late {
             by: self.in_words(),
             within,
         };
-        let prepared = async {
+        let read = async {
             let place = READERS.acquire().await.map_err(|_| late())?;
-            let (sender, prepared) = oneshot::channel();
+            let (sender, read) = oneshot::channel();
             let access = self.clone();
             let reads = move || {
-                let _nobody_waits = sender.send(credentials::prepare(&access, bound));
+                let _nobody_waits = sender.send(reads(&access));
                 drop(place);
             };
             let thread = thread::Builder::new().name("brink-connect".to_owned());
@@ -233,11 +247,9 @@ impl Access {
                 by: self.in_words(),
                 source,
             })?;
-            prepared.await.map_err(|_| late())?
+            read.await.map_err(|_| late())
         };
-        timeout(within, prepared)
-            .await
-            .unwrap_or_else(|_| Err(late()))
+        timeout(within, read).await.unwrap_or_else(|_| Err(late()))
     }
 
     /// All kubeconfigs as one, with the first of their paths.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http::{HeaderValue, Uri};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
 use kube::Config;
 use kube::config::{AuthInfo, AuthProviderConfig, Cluster, ExecAuthCluster, Kubeconfig};
@@ -23,6 +23,9 @@ use super::{Access, ConnectError};
 const LONGEST_SERVER: usize = 4096;
 /// Groups and other things of somebody whom a client acts as: each is a header, of which a request has a limited number.
 const MOST_HEADERS: usize = 1024;
+
+/// A token of a file that is given to the library itself is taken from there again, once a minute of this is left.
+const SETTLED: SignedDuration = SignedDuration::from_mins(2);
 
 /// What is wrong with what is said of the server or of who asks.
 #[derive(Debug, thiserror::Error)]
@@ -90,7 +93,7 @@ pub(super) fn prepare(access: &Access, bound: Duration) -> Result<Prepared, Conn
         by: access.in_words(),
         fault,
     };
-    let (mut config, valid_until, field) =
+    let (mut config, mut valid_until, field) =
         if let Some((path, mut kubeconfig)) = access.kubeconfig()? {
             if access.context.is_some() {
                 kubeconfig.current_context.clone_from(&access.context);
@@ -105,7 +108,9 @@ pub(super) fn prepare(access: &Access, bound: Duration) -> Result<Prepared, Conn
             (config, None, field)
         };
     check_server(&config.cluster_url, field).map_err(refused)?;
-    settle_token_file(&mut config.auth_info).map_err(refused)?;
+    if settle_token_file(&mut config.auth_info).map_err(refused)? {
+        valid_until = Some(Timestamp::now() + SETTLED);
+    }
     Ok(Prepared {
         config,
         valid_until,
@@ -226,24 +231,25 @@ fn sendable(token: &str, what: &str) -> Result<Option<String>, Fault> {
 }
 
 /// Looks at the token in a file. The library reads it every minute, as it stands: where there are blanks around it, it is
-/// given the token alone, and whoever is refused connects anew.
-fn settle_token_file(user: &mut AuthInfo) -> Result<(), Fault> {
+/// given the token alone, which counts for a while then: true.
+fn settle_token_file(user: &mut AuthInfo) -> Result<bool, Fault> {
     if user.token.is_some() || !takes_token(user) {
-        return Ok(());
+        return Ok(false);
     }
     let Some(path) = user.token_file.as_deref().map(Path::new) else {
-        return Ok(());
+        return Ok(false);
     };
     let unread = |source| unread("tokenFile", path, source);
     let bytes = file::bytes_of(path).map_err(unread)?;
     let text = file::text(&bytes).map_err(unread)?;
     let what = format!("the token in tokenFile {}", path.display());
     let token = sendable(&text, &what)?.ok_or_else(|| Fault::NoToken(path.to_path_buf()))?;
-    if token.as_bytes() != bytes {
+    let has_blanks = token.as_bytes() != bytes;
+    if has_blanks {
         user.token = Some(token.into());
         user.token_file = None;
     }
-    Ok(())
+    Ok(has_blanks)
 }
 
 /// What a file has, as a kubeconfig would have it in itself.

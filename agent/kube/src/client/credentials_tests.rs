@@ -229,7 +229,7 @@ async fn a_pipe_is_no_kubeconfig_and_nobody_waits_for_its_writer() {
             .success()
     );
     assert!(written.refusal().await.contains("no regular file"));
-    assert_ne!(written.access.origin(), Origin::NONE);
+    assert_ne!(written.access.origin().await.unwrap(), Origin::NONE);
     let named = Written::user(&json!({ "tokenFile": path }));
     assert!(named.refusal().await.contains("no regular file"));
 }

@@ -1,5 +1,6 @@
 //! Credential plugins: programs that a kubeconfig names, which say who asks. Each is given a bound, and is killed after it.
 
+use std::fs;
 use std::io::{self, Read as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use kube::config::{ExecAuthCluster, ExecConfig, ExecInteractiveMode, Kubeconfig};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process_group, setpriority_process};
 use serde::{Deserialize, Serialize};
 use tracing::debug;
 
@@ -43,9 +44,9 @@ pub enum PluginError {
     /// It would ask a person.
     #[error("asks a person (interactiveMode: Always), and here is none; use one that does not")]
     Interactive,
-    /// Another run has not ended.
+    /// Others have not ended, or left too little time.
     #[error(
-        "is not started: another run of a plugin has not ended within {} s, and none is started beside it",
+        "is not started: others have had the turn for {:.1} s, and none is started beside another",
         .0.as_secs_f32()
     )]
     Busy(Duration),
@@ -54,7 +55,7 @@ pub enum PluginError {
     Io(#[from] io::Error),
     /// It hangs.
     #[error(
-        "has not answered within {} s and was killed; run it by hand to see what it waits for",
+        "has not answered within {:.0} s and was killed; run it by hand to see what it waits for",
         .0.as_secs_f32()
     )]
     Late(Duration),
@@ -96,8 +97,15 @@ pub(super) fn ask(
 ) -> Result<Credential, PluginError> {
     let deadline = Instant::now() + bound;
     let mut command = command(exec, cluster)?;
-    let turn = Arc::new(Turn::wait(bound).ok_or(PluginError::Busy(bound))?);
+    let turn = Turn::wait(bound).ok_or(PluginError::Busy(bound))?;
+    // What others have left of the time has to be enough for one that answers.
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left < bound / 2 {
+        return Err(PluginError::Busy(bound.saturating_sub(left)));
+    }
+    let turn = Arc::new(turn);
     let mut child = command.spawn()?;
+    make_ordinary(&child);
     let said = child
         .stdout
         .take()
@@ -105,7 +113,7 @@ pub(super) fn ask(
         .and_then(|output| listen(output, Arc::clone(&turn)));
     let heard = said
         .map_err(PluginError::from)
-        .and_then(|said| hear(&mut child, &said, (bound, deadline)));
+        .and_then(|said| hear(&mut child, &said, (left, deadline)));
     // One that has said itself that it failed has been waited for: its number may be somebody else's by now.
     if heard
         .as_ref()
@@ -145,6 +153,13 @@ fn command(exec: &ExecConfig, cluster: Option<&ExecAuthCluster>) -> Result<Comma
         // A group of its own: what it starts is killed with it.
         .process_group(0);
     Ok(command)
+}
+
+/// Takes from a plugin what it has inherited and only an agent is to have: its place before others, and the protection from the
+/// kernel's killer. Where that is refused it has no more than it came with.
+fn make_ordinary(child: &Child) {
+    let _kept = setpriority_process(Some(Pid::from_child(child)), 0);
+    let _kept = fs::write(format!("/proc/{}/oom_score_adj", child.id()), "0");
 }
 
 /// One plugin at a time: those that cannot even be killed must not pile up.

@@ -65,7 +65,7 @@ impl<A: Around> Postman<A> {
             let mut next = plan.next(self.around.now());
             if !(std::mem::take(&mut has_new) && matches!(next, Next::Do(..))) {
                 self.look(&mut plan);
-                if plan.is_refused() && self.door.has_changed() {
+                if plan.is_refused() && self.door.has_changed().await {
                     plan.ask_again();
                 }
                 next = plan.next(self.around.now());

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::answer::{Answer, Reply};
 use super::request::Ready;
-use crate::client::{Access, Origin, has_run_out, in_words};
+use crate::client::{Access, ConnectError, Origin, has_run_out, in_words};
 
 /// A request that takes longer has no answer. An API server that is alive answers within a second, and a busy one puts off.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -70,12 +70,14 @@ impl Door {
     }
 
     /// Whether the files that say who asks are others than they were when the client was made; the next request then goes by a
-    /// new one.
-    pub fn has_changed(&mut self) -> bool {
+    /// new one. Files that cannot be looked at in time are taken for the same.
+    pub async fn has_changed(&mut self) -> bool {
         let Some(access) = &self.access else {
             return false;
         };
-        let origin = access.origin();
+        let Ok(origin) = access.origin().await else {
+            return false;
+        };
         let is_other = origin != self.origin;
         if is_other {
             self.origin = origin;
@@ -121,8 +123,9 @@ impl Door {
             return Ok(client.clone());
         }
         let access = self.access.as_ref().ok_or("no way to the API server")?;
-        self.origin = access.origin();
-        let client = access.connect().await.map_err(|error| error.to_string())?;
+        let in_words = |error: ConnectError| error.to_string();
+        self.origin = access.origin().await.map_err(in_words)?;
+        let client = access.connect().await.map_err(in_words)?;
         self.client = Some(client.clone());
         Ok(client)
     }
@@ -177,22 +180,25 @@ mod tests {
         read(Ok((parts, body.as_bytes().to_vec())))
     }
 
-    #[test]
-    fn another_kubeconfig_is_seen_once() {
+    #[tokio::test]
+    async fn another_kubeconfig_is_seen_once() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("config");
         std::fs::write(&path, "one").unwrap();
         let mut door = Door::new(Access::new(Some(path.clone()), None, None));
-        door.origin = door.access.as_ref().unwrap().origin();
-        assert!(!door.has_changed());
+        door.origin = door.access.as_ref().unwrap().origin().await.unwrap();
+        assert!(!door.has_changed().await);
         for text in ["another", "a third"] {
             let aside = folder.path().join("new");
             std::fs::write(&aside, text).unwrap();
             std::fs::rename(&aside, &path).unwrap();
-            assert!(door.has_changed() && !door.has_changed(), "{text}");
+            assert!(
+                door.has_changed().await && !door.has_changed().await,
+                "{text}"
+            );
         }
         std::fs::remove_file(&path).unwrap();
-        assert!(door.has_changed() && !door.has_changed());
+        assert!(door.has_changed().await && !door.has_changed().await);
     }
 
     #[tokio::test]

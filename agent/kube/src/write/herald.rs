@@ -150,7 +150,7 @@ impl Herald {
         let leave = async {
             while let Err(untold) = self.tell(&Wanted::Nothing, kept).await {
                 let is_over =
-                    untold.code.is_none() || untold.is_refused() && !self.door.has_changed();
+                    untold.code.is_none() || untold.is_refused() && !self.door.has_changed().await;
                 last = untold.why;
                 if is_over {
                     return false;
@@ -357,7 +357,7 @@ async fn rest(wait: Option<Duration>, door: &mut Door) {
         let part = left.min(LOOK);
         sleep(part).await;
         left = left.saturating_sub(part);
-        if door.has_changed() {
+        if door.has_changed().await {
             return;
         }
     }
