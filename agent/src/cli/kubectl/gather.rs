@@ -56,7 +56,7 @@ fn print(mut asked: Asked<'_>, shape: Shape, is_first: bool) -> Result<Exit, Cli
     } else {
         let (value, fault) = asked.value(ended)?;
         let value = value.as_deref().map_or("null", str::trim);
-        write_line(&mut out, node, value, true)?;
+        write_line(&mut out, node, &value.into(), true)?;
         fault
     };
     out.flush()?;
@@ -65,7 +65,7 @@ fn print(mut asked: Asked<'_>, shape: Shape, is_first: bool) -> Result<Exit, Cli
         talked.rewind()?;
         let mut talked = BufReader::new(talked);
         while let Some(line) = next_line(&mut talked)? {
-            Talk::new().say(&format!("{node}: {line}"));
+            Talk::new().say(&format!("{node}: {}", line.text));
         }
     }
     Ok(conclude(agent, ended, &silent(), fault.as_deref()))
@@ -86,7 +86,7 @@ fn print_lines(
         }
     }
     if !is_whole {
-        write_line(out, node, "null", true)?;
+        write_line(out, node, &"null".into(), true)?;
     }
     Ok(faulty(broken))
 }

@@ -9,8 +9,46 @@ use crate::record::text::counted;
 /// Longest line, in bytes; what is longer is cut there.
 const LONGEST: u64 = 1 << 20;
 
-/// The next line without its end; none at the end. What is no UTF-8 is replaced.
-pub(super) fn next_line(lines: &mut impl BufRead) -> io::Result<Option<String>> {
+/// A line of what somebody says.
+pub(super) struct Line {
+    /// What is no UTF-8 is replaced.
+    pub(super) text: String,
+    is_utf8: bool,
+}
+
+impl Line {
+    /// Whether it is a value in JSON.
+    pub(super) fn is_value(&self) -> bool {
+        self.is_utf8 && serde_json::from_str::<IgnoredAny>(&self.text).is_ok()
+    }
+}
+
+impl From<Vec<u8>> for Line {
+    fn from(line: Vec<u8>) -> Self {
+        match String::from_utf8(line) {
+            Ok(text) => Self {
+                text,
+                is_utf8: true,
+            },
+            Err(error) => Self {
+                text: String::from_utf8_lossy(error.as_bytes()).into_owned(),
+                is_utf8: false,
+            },
+        }
+    }
+}
+
+impl From<&str> for Line {
+    fn from(line: &str) -> Self {
+        Self {
+            text: line.to_owned(),
+            is_utf8: true,
+        }
+    }
+}
+
+/// The next line without its end; none at the end.
+pub(super) fn next_line(lines: &mut impl BufRead) -> io::Result<Option<Line>> {
     let mut line = Vec::new();
     let read = lines.by_ref().take(LONGEST).read_until(b'\n', &mut line)?;
     if read == 0 {
@@ -19,12 +57,7 @@ pub(super) fn next_line(lines: &mut impl BufRead) -> io::Result<Option<String>> 
     if line.last() == Some(&b'\n') {
         line.pop();
     }
-    Ok(Some(String::from_utf8_lossy(&line).into_owned()))
-}
-
-/// Whether a line is a value in JSON.
-pub(super) fn is_value(line: &str) -> bool {
-    serde_json::from_str::<IgnoredAny>(line).is_ok()
+    Ok(Some(line.into()))
 }
 
 /// What is said of so many lines that should have been values.
@@ -55,15 +88,16 @@ pub(super) fn value(answer: Vec<u8>) -> Result<String, String> {
 pub(super) fn write_line(
     out: &mut impl Write,
     node: &str,
-    line: &str,
+    line: &Line,
     is_json: bool,
 ) -> io::Result<bool> {
+    let text = line.text.as_str();
     if !is_json {
-        writeln!(out, "{node}  {line}")?;
+        writeln!(out, "{node}  {text}")?;
         return Ok(true);
     }
-    let is_value = is_value(line);
-    let value = if is_value { line } else { "null" };
+    let is_value = line.is_value();
+    let value = if is_value { text } else { "null" };
     let node = serde_json::Value::from(node);
     writeln!(out, r#"{{"node":{node},"value":{value}}}"#)?;
     Ok(is_value)
@@ -78,7 +112,7 @@ mod tests {
     #[track_caller]
     fn check(line: &str, is_json: bool, expected: &str) {
         let mut out = Vec::new();
-        let is_right = write_line(&mut out, "a\"b", line, is_json).unwrap();
+        let is_right = write_line(&mut out, "a\"b", &line.into(), is_json).unwrap();
         assert_eq!(is_right, !expected.ends_with(":null}"), "{line}");
         assert_eq!(String::from_utf8(out).unwrap(), format!("{expected}\n"));
     }
@@ -98,6 +132,8 @@ mod tests {
         );
         check("error: away", true, r#"{"node":"a\"b","value":null}"#);
         check("", true, r#"{"node":"a\"b","value":null}"#);
+        let half_a_letter = Line::from(b"{\"a\":\"\xc3\"}".to_vec());
+        assert!(half_a_letter.text.contains('\u{fffd}') && !half_a_letter.is_value());
     }
 
     #[test]
@@ -137,7 +173,7 @@ mod tests {
         let mut lines = BufReader::new(&text[..]);
         let mut lengths = Vec::new();
         while let Some(line) = next_line(&mut lines).unwrap() {
-            lengths.push(line.len());
+            lengths.push(line.text.len());
         }
         assert_eq!(lengths, [1 << 20, 3, 4]);
     }

@@ -4,15 +4,16 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, BufReader, IsTerminal as _, Seek as _, Write, stdin, stdout};
 use std::os::unix::fs::FileExt as _;
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
 use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 
 use super::agents::Agent;
-use super::ask::{Kubectl, uncalled};
+use super::ask::{Kubectl, exit_of, uncalled};
 use super::asked::{Asked, SILENCE, conclude, silent};
-use super::lines::{faulty, is_value, next_line};
+use super::lines::{faulty, next_line};
 use super::shape::{Manner, Shape};
 use super::wait::wait;
 use crate::cli::exit::{CliError, Exit};
@@ -40,6 +41,9 @@ pub(super) fn ask(
         } else {
             within(&mut child, ON_TERMINAL)?
         };
+        if goes_on && ended.is_some_and(is_interrupted) {
+            return Ok(ended.map_or(Exit::Failure, exit_of));
+        }
         let late = format!("it has not ended within {} s", ON_TERMINAL.as_secs());
         return Ok(conclude(agent, ended, &late, None));
     }
@@ -50,6 +54,12 @@ pub(super) fn ask(
         (passed(&mut asked)?, None)
     };
     Ok(conclude(agent, ended, &silent(), fault.as_deref()))
+}
+
+/// Whether its reader has ended it, by a key: on a terminal of its own in the pod that is a code.
+fn is_interrupted(status: ExitStatus) -> bool {
+    const INTERRUPT: i32 = 2;
+    status.signal() == Some(INTERRUPT) || status.code() == Some(128 + INTERRUPT)
 }
 
 /// How one that has our own terminal has ended; none where it was late before that, and was killed for it.
@@ -97,8 +107,8 @@ fn checked(
         let mut lines = BufReader::new(&asked.said);
         let mut broken = 0;
         while let Some(line) = next_line(&mut lines)? {
-            if is_value(&line) {
-                writeln!(out, "{line}")?;
+            if line.is_value() {
+                writeln!(out, "{}", line.text)?;
             } else {
                 broken += 1;
             }
@@ -132,6 +142,20 @@ mod tests {
             pass(&said, &mut at, &mut out).unwrap();
         }
         assert_eq!(String::from_utf8(out).unwrap(), format!("one\n{more}half"));
+    }
+
+    #[test]
+    fn who_ends_what_goes_on_by_a_key_knows_why_it_has_ended() {
+        for (raw, expected) in [
+            (2, true),
+            (130 << 8, true),
+            (9, false),
+            (0, false),
+            (2 << 8, false),
+        ] {
+            let found = is_interrupted(ExitStatus::from_raw(raw));
+            assert_eq!(found, expected, "{raw}");
+        }
     }
 
     #[test]
