@@ -97,7 +97,7 @@ pub(super) fn read<'a>(reader: &mut Reader<'a>, fields: Fields<'a>) -> Kubernete
             .map(str::to_owned)
     };
     let (context, node_name) = (name("context"), name("nodeName"));
-    // An agent takes it without the spaces around it, and does not start with one that is none.
+    // An agent takes it without the spaces around it. Spaces alone are what is left of a template that was not filled in.
     let is_name = |name: &str| is_subdomain(name.trim());
     if let Some(node) = section.get("nodeName")
         && node_name.as_deref().is_some_and(|name| !is_name(name))

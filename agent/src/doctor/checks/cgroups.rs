@@ -70,6 +70,9 @@ fn partial(layout: &Layout, found: &str) -> Option<Check> {
         )
         .next(
             "mount the machine's own /sys/fs/cgroup: a hostPath in a pod, with docker --volume /sys/fs/cgroup:/sys/fs/cgroup",
+        )
+        .next(
+            "or run brink outside of this container; where the container is the node, as with kind, name its group: node: {cgroup: GROUP}",
         );
     Some(check)
 }

@@ -93,6 +93,9 @@ const fn past(obstacle: Obstacle) -> &'static str {
         Obstacle::NoWay => {
             "say how the API server is reached and what this node is called: kubernetes: {kubeconfig: FILE, nodeName: NAME}"
         }
+        Obstacle::Unusable => {
+            "put right what is named there; `brink doctor` says so of the API server itself too (kubernetes.api)"
+        }
         Obstacle::Stranger => {
             "give the agent a token or certificate that this API server takes, in the kubeconfig; a service account's token is read \
              again every minute"

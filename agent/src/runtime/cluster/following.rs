@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use brink_kube::client::Access;
+use brink_kube::client::{Access, ConnectError};
 use brink_kube::configz::{ConfigzError, ask};
 use brink_kube::pods::follow::{self, Follow};
 use brink_kube::pods::{Pods, Standing};
@@ -349,7 +349,8 @@ pub fn ask_kubelet(config: &AgentConfig) -> Result<String, Unsaid> {
 
 const fn obstacle(error: &ConfigzError) -> Obstacle {
     match error {
-        ConfigzError::Connect(_) => Obstacle::NoWay,
+        ConfigzError::Connect(ConnectError::NoCluster(_)) => Obstacle::NoWay,
+        ConfigzError::Connect(_) => Obstacle::Unusable,
         ConfigzError::Refused { code: 401, .. } => Obstacle::Stranger,
         ConfigzError::Refused { code: 403, .. } => Obstacle::NoRight,
         ConfigzError::Refused {
@@ -397,7 +398,12 @@ mod tests {
             message: String::new(),
             after: None,
         };
+        let late = ConnectError::Late {
+            by: "the kubeconfig /k".to_owned(),
+            within: Duration::from_secs(1),
+        };
         for (error, expected) in [
+            (ConfigzError::Connect(late), Obstacle::Unusable),
             (refused(401), Obstacle::Stranger),
             (refused(403), Obstacle::NoRight),
             (refused(404), Obstacle::NotServed),

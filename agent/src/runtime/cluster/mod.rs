@@ -56,6 +56,8 @@ pub struct Unsaid {
 pub enum Obstacle {
     /// Nobody can be asked from here: no way to the API server, or no name of the node.
     NoWay,
+    /// What says how the API server is reached, or who asks, cannot be used.
+    Unusable,
     /// The API server does not know who asks.
     Stranger,
     /// It grants no right to ask.
