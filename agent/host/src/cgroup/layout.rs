@@ -258,7 +258,7 @@ impl Layout {
         found
     }
 
-    fn all(&self) -> impl Iterator<Item = &Hierarchy> {
+    pub(super) fn all(&self) -> impl Iterator<Item = &Hierarchy> {
         let legacy = self.legacy.iter().map(|(_, hierarchy)| hierarchy);
         legacy.chain(&self.unified)
     }
