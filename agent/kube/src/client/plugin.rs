@@ -231,6 +231,8 @@ fn end(child: &mut Child) {
     if let Err(error) = kill_process_group(Pid::from_child(child), Signal::KILL) {
         debug!(%error, "a credential plugin cannot be killed");
     }
+    // One that has gone into another group is none of those.
+    let _ended_already = child.kill();
     let _status = child.wait();
 }
 
