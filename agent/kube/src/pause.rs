@@ -114,7 +114,6 @@ impl Follow {
         let mut watch: Option<Watch<Node>> = None;
         let mut reader = Reader::default();
         let mut was_lost = false;
-        let mut is_renewed = false;
         loop {
             let (why, asked) = match self.access.connect().await {
                 Err(error) => (error.to_string(), None),
@@ -133,7 +132,6 @@ impl Follow {
                         };
                         if matches!(change, Change::Complete | Change::Opened) {
                             backoff.succeeded();
-                            is_renewed = false;
                             if std::mem::take(&mut was_lost) {
                                 info!(node = self.node, "the node's annotation is followed again");
                             }
@@ -142,8 +140,7 @@ impl Follow {
                             tell(pause);
                         }
                     };
-                    // Nobody is away. Once in a row: a plugin may say what has run out already.
-                    if watch.is_outdated(&error) && !std::mem::replace(&mut is_renewed, true) {
+                    if watch.is_to_be_renewed(&error) {
                         continue;
                     }
                     (error.to_string(), error.asked_wait())

@@ -29,7 +29,6 @@ impl Follow {
         let mut backoff = Backoff::new(&self.node, self.seed);
         let lasts = lasts(&mut backoff);
         let mut watch: Option<Watch<Pod>> = None;
-        let mut is_renewed = false;
         loop {
             let client = match self.access.connect().await {
                 Ok(client) => client,
@@ -51,7 +50,6 @@ impl Follow {
                     Ok(change) => {
                         if matches!(change, Change::Complete | Change::Opened) {
                             backoff.succeeded();
-                            is_renewed = false;
                             self.say_reached(pods);
                         }
                         pods.take(change, Timestamp::now());
@@ -59,8 +57,7 @@ impl Follow {
                     Err(error) => break error,
                 }
             };
-            // Nobody is away. Once in a row: a plugin may say what has run out already.
-            if watch.is_outdated(&error) && !std::mem::replace(&mut is_renewed, true) {
+            if watch.is_to_be_renewed(&error) {
                 continue;
             }
             // The next client reads its credentials anew: these may be the reason.

@@ -109,6 +109,8 @@ pub struct Watch<K> {
     from_etcd: bool,
     /// The server had forgotten our version, and nothing was told since.
     expired: bool,
+    /// Credentials were renewed, and nothing was heard since.
+    renewed: bool,
     state: State<K>,
 }
 
@@ -144,6 +146,7 @@ impl<K: Object> Watch<K> {
             version: None,
             from_etcd: false,
             expired: false,
+            renewed: false,
             state: State::Empty,
         }
     }
@@ -153,9 +156,12 @@ impl<K: Object> Watch<K> {
         self.client = client;
     }
 
-    /// Whether the server refuses because the credentials of this client hold no longer: with newer ones it may go on at once.
-    pub fn is_outdated(&self, error: &WatchError) -> bool {
-        error.is_refused() && has_run_out(*self.client.valid_until(), Timestamp::now())
+    /// Whether the server refuses because the credentials of this client hold no longer, and nobody is away: with newer ones it may go
+    /// on at once. Once in a row, as a plugin may say what has run out already.
+    pub fn is_to_be_renewed(&mut self, error: &WatchError) -> bool {
+        let is_outdated =
+            error.is_refused() && has_run_out(*self.client.valid_until(), Timestamp::now());
+        is_outdated && !std::mem::replace(&mut self.renewed, true)
     }
 
     /// Waits for the next change. Nothing is lost when the future is dropped.
@@ -182,7 +188,12 @@ impl<K: Object> Watch<K> {
             };
             match change.or_else(|error| self.judge(error).map(|()| None)) {
                 Ok(None) => {}
-                Ok(Some(change)) => return Ok(change),
+                Ok(Some(change)) => {
+                    if matches!(change, Change::Complete | Change::Opened) {
+                        self.renewed = false;
+                    }
+                    return Ok(change);
+                }
                 Err(error) => return Err(error),
             }
         }
