@@ -295,10 +295,14 @@ fn what_goes_on_is_told_line_by_line_until_all_have_ended() {
 
 #[track_caller]
 fn check_refused(fake: &Fake, args: &[&str], code: i32, said: &str) {
-    let output = fake.run(args);
-    let talked = stderr(&output);
-    assert!(talked.contains(said), "{args:?}: {talked}");
-    assert_eq!(output.status.code(), Some(code), "{args:?}: {talked}");
+    check_failed(&fake.run(args), code, said);
+}
+
+#[track_caller]
+fn check_failed(output: &Output, code: i32, said: &str) {
+    let talked = stderr(output);
+    assert!(talked.contains(said), "{talked}");
+    assert_eq!(output.status.code(), Some(code), "{talked}");
 }
 
 #[test]
@@ -343,12 +347,7 @@ fn without_kubectl_it_is_said_what_is_missing() {
         .env("PATH", Path::new("/nonexistent"))
         .output()
         .unwrap();
-    assert!(
-        stderr(&output).contains("install kubectl"),
-        "{}",
-        stderr(&output)
-    );
-    assert_eq!(output.status.code(), Some(1));
+    check_failed(&output, 1, "install kubectl");
 }
 
 #[test]
@@ -358,12 +357,7 @@ fn a_kubectl_that_may_not_be_run_is_told_as_one() {
     fs::set_permissions(kubectl, fs::Permissions::from_mode(0o644)).unwrap();
     let mut command = fake.command(&["rank"]);
     let output = command.env("PATH", folder).output().unwrap();
-    assert!(
-        stderr(&output).contains("make it executable"),
-        "{}",
-        stderr(&output)
-    );
-    assert_eq!(output.status.code(), Some(5));
+    check_failed(&output, 5, "make it executable");
 }
 
 #[test]
@@ -372,12 +366,8 @@ fn where_no_answer_can_be_kept_the_folder_is_named() {
     for args in [&["rank"][..], &["--node", "a", "rank"]] {
         let mut command = fake.command(args);
         let output = command.env("TMPDIR", "/no/such").output().unwrap();
-        let talked = stderr(&output);
-        assert!(
-            talked.contains("no file can be made in /no/such") && talked.contains("TMPDIR"),
-            "{args:?}: {talked}"
-        );
-        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        check_failed(&output, 1, "no file can be made in /no/such");
+        check_failed(&output, 1, "TMPDIR");
     }
 }
 
