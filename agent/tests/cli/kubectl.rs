@@ -224,8 +224,8 @@ fn of_events_the_whole_ones_are_handed_on_and_those_that_are_none_counted() {
     let one = Fake::new(&[("a", half)]).run(&["events", "-o", "json"]);
     assert_eq!(stdout(&one), "{\"n\":1}\n");
     let cut = format!("{half}; exit 4");
-    let several = Fake::new(&[("a", half), ("b", cut.as_str())]);
-    let several = several.run(&["events", "-o", "json"]);
+    let both = Fake::new(&[("a", half), ("b", cut.as_str())]);
+    let several = both.run(&["events", "-o", "json"]);
     assert_eq!(
         stdout(&several),
         r#"{"node":"a","value":{"n":1}}
@@ -235,7 +235,20 @@ fn of_events_the_whole_ones_are_handed_on_and_those_that_are_none_counted() {
 {"node":"b","value":null}
 "#
     );
-    for (output, code) in [(one, 1), (several, 4)] {
+    let followed = both.run(&["events", "-f", "-o", "json"]);
+    let said = stdout(&followed);
+    let mut lines: Vec<&str> = said.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(
+        lines,
+        [
+            r#"{"node":"a","value":null}"#,
+            r#"{"node":"a","value":{"n":1}}"#,
+            r#"{"node":"b","value":null}"#,
+            r#"{"node":"b","value":{"n":1}}"#,
+        ]
+    );
+    for (output, code) in [(one, 1), (several, 4), (followed, 4)] {
         let talked = stderr(&output);
         assert!(
             talked.contains("a: no JSON in its answer: 1 line"),

@@ -8,7 +8,7 @@ use std::thread;
 
 use super::agents::Agent;
 use super::ask::{Kubectl, exit_of, higher, odd_end, uncalled};
-use super::lines::{next_line, write_line};
+use super::lines::{faulty, next_line, write_line};
 use crate::cli::exit::{CliError, Exit};
 use crate::cli::output::Talk;
 
@@ -57,14 +57,14 @@ pub(super) fn follow(
     let names = agents.iter().map(|agent| agent.node.len());
     let width = if is_json { 0 } else { names.max().unwrap_or(0) };
     let followed = &followed;
-    thread::scope(|scope| {
+    let broken = thread::scope(|scope| {
         let followers: Vec<_> = outputs
             .into_iter()
             .enumerate()
             .map(|(index, output)| {
                 let label = format!("{:width$}", agents[index].node);
                 scope.spawn(move || {
-                    let told = output.map_or(Ok(()), |output| tell(output, &label, is_json));
+                    let told = output.map_or(Ok(0), |output| tell(output, &label, is_json));
                     if told.is_err() {
                         followed.end();
                     }
@@ -72,17 +72,15 @@ pub(super) fn follow(
                 })
             })
             .collect();
-        let mut first = Ok(());
-        for follower in followers {
-            let told = follower
-                .join()
-                .map_err(|_| anyhow::anyhow!("a thread that followed a node has ended"))?;
-            first = first.and(told);
-        }
-        first.map_err(CliError::from)
+        let told = followers.into_iter().map(|follower| {
+            let ended = "a thread that followed a node has ended";
+            let told = follower.join().map_err(|_| anyhow::anyhow!(ended))?;
+            told.map_err(CliError::from)
+        });
+        told.collect::<Result<Vec<_>, CliError>>()
     })?;
     let mut worst = Exit::Success;
-    for (agent, child) in agents.iter().zip(&followed.0) {
+    for ((agent, child), broken) in agents.iter().zip(&followed.0).zip(broken) {
         let status = child
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -91,15 +89,20 @@ pub(super) fn follow(
         worst = higher(worst, exit);
         let end = odd_end(status).unwrap_or_else(|| format!("it ended with {}", exit.code()));
         Talk::new().say(&format!("{} is not followed any more ({end})", agent.node));
+        if let Some(fault) = faulty(broken) {
+            Talk::new().say(&format!("{}: {fault}", agent.node));
+            worst = higher(worst, Exit::Failure);
+        }
     }
     Ok(worst)
 }
 
-/// Writes what a node says, to its end.
-fn tell(output: ChildStdout, label: &str, is_json: bool) -> io::Result<()> {
-    let mut lines = BufReader::new(output);
+/// Writes what a node says, to its end. How many of its lines should have been values and were none.
+fn tell(output: ChildStdout, label: &str, is_json: bool) -> io::Result<u64> {
+    let (mut lines, mut broken) = (BufReader::new(output), 0);
     while let Some(line) = next_line(&mut lines)? {
-        write_line(&mut io::stdout().lock(), label, &line, is_json)?;
+        let is_right = write_line(&mut io::stdout().lock(), label, &line, is_json)?;
+        broken += u64::from(!is_right);
     }
-    Ok(())
+    Ok(broken)
 }
