@@ -248,7 +248,9 @@ fn of_events_the_whole_ones_are_handed_on_and_those_that_are_none_counted() {
             r#"{"node":"b","value":{"n":1}}"#,
         ]
     );
-    for (output, code) in [(one, 1), (several, 4), (followed, 4)] {
+    let alone = Fake::new(&[("a", half)]).run(&["events", "-f", "-o", "json"]);
+    assert_eq!(stdout(&alone), "{\"n\":1}\n");
+    for (output, code) in [(one, 1), (several, 4), (followed, 4), (alone, 1)] {
         let talked = stderr(&output);
         assert!(
             talked.contains("a: no JSON in its answer: 1 line"),
@@ -304,6 +306,20 @@ fn what_goes_on_is_told_line_by_line_until_all_have_ended() {
         "{}",
         stderr(&output)
     );
+}
+
+#[test]
+fn that_one_has_ended_is_told_while_others_go_on() {
+    // The other one goes on until that was told, and says so then.
+    let waits = r#"for _ in $(seq 600); do grep -q 'a is not followed any more' "$here/talked" && echo heard && exit; sleep 0.05; done"#;
+    let fake = Fake::new(&[("a", "echo one"), ("b", waits)]);
+    let talked = fs::File::create(fake.0.path().join("talked")).unwrap();
+    let mut command = fake.command(&["events", "-f"]);
+    let output = command.stderr(talked).output().unwrap();
+    let said = stdout(&output);
+    let mut lines: Vec<&str> = said.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["a  one", "b  heard"]);
 }
 
 #[track_caller]

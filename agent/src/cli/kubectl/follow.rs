@@ -1,27 +1,84 @@
-//! Several nodes followed at once, line by line, each line with its node.
+//! Nodes that are followed: several at once, line by line, each line with its node; or one, whose values come bare.
 
 use std::ffi::OsStr;
-use std::io::{self, BufReader};
-use std::process::{Child, ChildStdout, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::io::{self, BufReader, Write as _};
+use std::process::{Child, ChildStdout, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use super::agents::Agent;
 use super::ask::{Kubectl, exit_of, higher, odd_end, uncalled};
-use super::lines::{faulty, next_line, write_line};
+use super::lines::{Line, faulty, next_line, write_line};
+use super::wait::LOOK;
 use crate::cli::exit::{CliError, Exit};
 use crate::cli::output::Talk;
 
 /// Those that are followed; whoever still runs is ended with them.
-struct Followed(Vec<Mutex<Child>>);
+#[derive(Default)]
+struct Followed {
+    children: Vec<Mutex<Child>>,
+    /// Nobody reads what they say any more.
+    is_over: AtomicBool,
+}
 
 impl Followed {
+    fn begin(
+        &mut self,
+        kubectl: &Kubectl,
+        pod: &str,
+        words: &[&OsStr],
+    ) -> Result<ChildStdout, CliError> {
+        let mut command = kubectl.exec(pod, words, false);
+        let mut child = command.stdout(Stdio::piped()).spawn().map_err(uncalled)?;
+        let output = child.stdout.take();
+        self.children.push(Mutex::new(child));
+        output.ok_or_else(|| anyhow::anyhow!("kubectl has no standard output").into())
+    }
+
+    fn child(&self, index: usize) -> MutexGuard<'_, Child> {
+        self.children[index]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Ends all of them, so that nobody waits for a line that nobody reads.
     fn end(&self) {
-        for child in &self.0 {
-            let mut child = child.lock().unwrap_or_else(PoisonError::into_inner);
+        self.is_over.store(true, Ordering::Relaxed);
+        for index in 0..self.children.len() {
             // It may have ended already.
-            let _ended = child.kill();
+            let _ended = self.child(index).kill();
+        }
+    }
+
+    /// Hands on what one says, to its end, and how it has ended. `write` says whether a line was as it should be.
+    fn tell(
+        &self,
+        index: usize,
+        output: ChildStdout,
+        mut write: impl FnMut(&Line) -> io::Result<bool>,
+    ) -> io::Result<(ExitStatus, u64)> {
+        let (mut lines, mut broken) = (BufReader::new(output), 0);
+        let told = loop {
+            match next_line(&mut lines) {
+                Ok(Some(line)) => match write(&line) {
+                    Ok(is_right) => broken += u64::from(!is_right),
+                    Err(error) => break Err(error),
+                },
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        if let Err(error) = told {
+            self.end();
+            return Err(error);
+        }
+        // Looked at again and again, so that it can be killed meanwhile: it may close its output and go on.
+        loop {
+            if let Some(status) = self.child(index).try_wait()? {
+                return Ok((status, broken));
+            }
+            thread::sleep(LOOK);
         }
     }
 }
@@ -29,14 +86,13 @@ impl Followed {
 impl Drop for Followed {
     fn drop(&mut self) {
         self.end();
-        for child in &self.0 {
-            let mut child = child.lock().unwrap_or_else(PoisonError::into_inner);
-            let _status = child.wait();
+        for index in 0..self.children.len() {
+            let _status = self.child(index).wait();
         }
     }
 }
 
-/// Follows all of them until each has ended.
+/// Follows all of them until each has ended, which is told of each as it does.
 ///
 /// # Errors
 /// When kubectl cannot be called, or the output not be written.
@@ -46,63 +102,65 @@ pub(super) fn follow(
     words: &[&OsStr],
     is_json: bool,
 ) -> Result<Exit, CliError> {
-    let mut followed = Followed(Vec::with_capacity(agents.len()));
-    let mut outputs = Vec::with_capacity(agents.len());
-    for agent in agents {
-        let mut command = kubectl.exec(&agent.pod, words, false);
-        let mut child = command.stdout(Stdio::piped()).spawn().map_err(uncalled)?;
-        outputs.push(child.stdout.take());
-        followed.0.push(Mutex::new(child));
-    }
+    let mut followed = Followed::default();
+    let outputs = agents
+        .iter()
+        .map(|agent| followed.begin(kubectl, &agent.pod, words));
+    let outputs = outputs.collect::<Result<Vec<_>, CliError>>()?;
     let names = agents.iter().map(|agent| agent.node.len());
     let width = if is_json { 0 } else { names.max().unwrap_or(0) };
     let followed = &followed;
-    let broken = thread::scope(|scope| {
-        let followers: Vec<_> = outputs
-            .into_iter()
-            .enumerate()
-            .map(|(index, output)| {
-                let label = format!("{:width$}", agents[index].node);
-                scope.spawn(move || {
-                    let told = output.map_or(Ok(0), |output| tell(output, &label, is_json));
-                    if told.is_err() {
-                        followed.end();
-                    }
-                    told
-                })
+    thread::scope(|scope| {
+        let follow = |(index, (agent, output)): (usize, (&Agent, ChildStdout))| {
+            let node = agent.node.clone();
+            scope.spawn(move || {
+                let label = format!("{node:width$}");
+                let write =
+                    |line: &Line| write_line(&mut io::stdout().lock(), &label, line, is_json);
+                let (status, broken) = followed.tell(index, output, write)?;
+                if followed.is_over.load(Ordering::Relaxed) {
+                    return Ok(Exit::Success);
+                }
+                let exit = exit_of(status);
+                let end =
+                    odd_end(status).unwrap_or_else(|| format!("it ended with {}", exit.code()));
+                Talk::new().say(&format!("{node} is not followed any more ({end})"));
+                let Some(fault) = faulty(broken) else {
+                    return Ok(exit);
+                };
+                Talk::new().say(&format!("{node}: {fault}"));
+                Ok(higher(exit, Exit::Failure))
             })
-            .collect();
-        let told = followers.into_iter().map(|follower| {
+        };
+        let followers: Vec<_> = agents.iter().zip(outputs).enumerate().map(follow).collect();
+        let ends = followers.into_iter().map(|follower| {
             let ended = "a thread that followed a node has ended";
-            let told = follower.join().map_err(|_| anyhow::anyhow!(ended))?;
+            let told: io::Result<Exit> = follower.join().map_err(|_| anyhow::anyhow!(ended))?;
             told.map_err(CliError::from)
         });
-        told.collect::<Result<Vec<_>, CliError>>()
-    })?;
-    let mut worst = Exit::Success;
-    for ((agent, child), broken) in agents.iter().zip(&followed.0).zip(broken) {
-        let status = child
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .wait()?;
-        let exit = exit_of(status);
-        worst = higher(worst, exit);
-        let end = odd_end(status).unwrap_or_else(|| format!("it ended with {}", exit.code()));
-        Talk::new().say(&format!("{} is not followed any more ({end})", agent.node));
-        if let Some(fault) = faulty(broken) {
-            Talk::new().say(&format!("{}: {fault}", agent.node));
-            worst = higher(worst, Exit::Failure);
-        }
-    }
-    Ok(worst)
+        ends.reduce(|one, other| Ok(higher(one?, other?)))
+            .unwrap_or(Ok(Exit::Success))
+    })
 }
 
-/// Writes what a node says, to its end. How many of its lines should have been values and were none.
-fn tell(output: ChildStdout, label: &str, is_json: bool) -> io::Result<u64> {
-    let (mut lines, mut broken) = (BufReader::new(output), 0);
-    while let Some(line) = next_line(&mut lines)? {
-        let is_right = write_line(&mut io::stdout().lock(), label, &line, is_json)?;
-        broken += u64::from(!is_right);
-    }
-    Ok(broken)
+/// Follows one whose values come bare: how it has ended, and what is said of lines that were none, which are kept from whoever reads.
+///
+/// # Errors
+/// When kubectl cannot be called, or the output not be written.
+pub(super) fn values(
+    kubectl: &Kubectl,
+    pod: &str,
+    words: &[&OsStr],
+) -> Result<(ExitStatus, Option<String>), CliError> {
+    let mut followed = Followed::default();
+    let output = followed.begin(kubectl, pod, words)?;
+    let write = |line: &Line| {
+        let is_value = line.is_value();
+        if is_value {
+            writeln!(io::stdout().lock(), "{}", line.text)?;
+        }
+        Ok(is_value)
+    };
+    let (status, broken) = followed.tell(0, output, write)?;
+    Ok((status, faulty(broken)))
 }

@@ -57,7 +57,7 @@ After the command stands what the same command of brink takes: `brink rank --hel
 the values of several nodes have their nodes beside them, {\"node\": …, \"value\": …}, and null where \
 there is none; that of one node comes bare, as on the machine itself. A script that needs one form \
 however many nodes there are asks each of them by --node. The exit code is that of the node with \
-the highest one. It takes the rights to list pods and to create pods/exec where the agents run."
+the highest one. It takes the rights to get and list pods and to create pods/exec where the agents run."
 )]
 struct Cli {
     /// Only this node (may be given several times); all that have an agent if not given

@@ -13,6 +13,7 @@ use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 use super::agents::Agent;
 use super::ask::{Kubectl, exit_of, uncalled};
 use super::asked::{Asked, SILENCE, conclude, silent};
+use super::follow;
 use super::lines::{faulty, next_line};
 use super::shape::{Manner, Shape};
 use super::wait::wait;
@@ -33,17 +34,17 @@ pub(super) fn ask(
 ) -> Result<Exit, CliError> {
     let is_terminal = stdin().is_terminal() && stdout().is_terminal();
     let goes_on = matches!(shape.manner, Manner::Followed | Manner::Screen);
+    if goes_on && shape.is_json && !is_terminal {
+        let (ended, fault) = follow::values(kubectl, &agent.pod, words)?;
+        return Ok(went_on(agent, ended, fault.as_deref()));
+    }
     if goes_on || (is_terminal && !shape.is_json) {
         let mut command = kubectl.exec(&agent.pod, words, is_terminal);
         let mut child = command.spawn().map_err(uncalled)?;
-        let ended = if goes_on {
-            Some(child.wait()?)
-        } else {
-            within(&mut child, ON_TERMINAL)?
-        };
-        if goes_on && ended.is_some_and(is_interrupted) {
-            return Ok(ended.map_or(Exit::Failure, exit_of));
+        if goes_on {
+            return Ok(went_on(agent, child.wait()?, None));
         }
+        let ended = within(&mut child, ON_TERMINAL)?;
         let late = format!("it has not ended within {} s", ON_TERMINAL.as_secs());
         return Ok(conclude(agent, ended, &late, None));
     }
@@ -54,6 +55,15 @@ pub(super) fn ask(
         (passed(&mut asked)?, None)
     };
     Ok(conclude(agent, ended, &silent(), fault.as_deref()))
+}
+
+/// Says how one that goes on has ended, but to its own reader who ended it.
+fn went_on(agent: &Agent, ended: ExitStatus, fault: Option<&str>) -> Exit {
+    if is_interrupted(ended) {
+        exit_of(ended)
+    } else {
+        conclude(agent, Some(ended), "", fault)
+    }
 }
 
 /// Whether its reader has ended it, by a key: on a terminal of its own in the pod that is a code.

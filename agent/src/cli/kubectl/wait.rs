@@ -5,8 +5,8 @@ use std::process::{Child, ExitStatus};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Between two looks whether it has ended.
-const LOOK: Duration = Duration::from_millis(10);
+/// Between two looks whether one has ended.
+pub(super) const LOOK: Duration = Duration::from_millis(10);
 
 /// How it has ended; none where it was late before that, and was killed for it.
 ///
