@@ -37,7 +37,7 @@ impl Backoff {
         self.failures = 0;
     }
 
-    /// It failed: how long to wait now. What the server asks for is waited at least.
+    /// It failed: how long to wait now. What the server asks for is waited at least; who asks for a second each time waits longer too.
     pub fn failed(&mut self, asked: Option<Duration>) -> Duration {
         let whole = FIRST
             .saturating_mul(1 << self.failures.min(16))
@@ -47,7 +47,7 @@ impl Backoff {
         asked.map_or(ours, |asked| {
             let asked = asked.min(OBEYED);
             // Whoever was told the same time would otherwise come back in the same moment.
-            asked + self.part_of((asked / 4).max(FIRST))
+            ours.max(asked + self.part_of((asked / 4).max(FIRST)))
         })
     }
 
@@ -109,8 +109,19 @@ mod tests {
         assert!((60..=75).contains(&wait.as_secs()), "{wait:?}");
         let wait = backoff.failed(Some(Duration::from_secs(1 << 40)));
         assert!(wait <= OBEYED * 5 / 4, "{wait:?}");
+        backoff.succeeded();
         let wait = backoff.failed(Some(Duration::ZERO));
         assert!(wait <= FIRST, "{wait:?}");
+    }
+
+    #[test]
+    fn a_server_that_asks_for_a_second_again_and_again_is_asked_less_and_less() {
+        let mut backoff = Backoff::new("node", 7);
+        let mut asked = || backoff.failed(Some(Duration::from_secs(1)));
+        let first = asked();
+        assert!((1000..=1500).contains(&first.as_millis()), "{first:?}");
+        let later = (0..20).map(|_| asked()).last().unwrap();
+        assert!(later >= LONGEST / 2 && later <= LONGEST, "{later:?}");
     }
 
     #[test]

@@ -7,6 +7,10 @@ use kube::core::Status;
 use super::ANSWER;
 use crate::client::in_words;
 
+/// What counts as asked for by a 429 whose body has no number: it stands in `Retry-After`, which the client's library drops with the
+/// other headers. Servers say at least this.
+const UNSAID: Duration = Duration::from_secs(1);
+
 /// Why a watch does not go on for now.
 #[derive(Debug, thiserror::Error)]
 pub enum WatchError {
@@ -27,10 +31,15 @@ pub enum WatchError {
 }
 
 impl WatchError {
-    /// How long the server asks to be left alone: with 429 and where it says so.
+    /// How long the server asks to be left alone: with 429, and where it says so.
     pub fn asked_wait(&self) -> Option<Duration> {
-        let seconds = self.status()?.details.as_ref()?.retry_after_seconds;
-        (seconds > 0).then(|| Duration::from_secs(u64::from(seconds)))
+        let status = self.status()?;
+        let said = status.details.as_ref();
+        let seconds = said.map_or(0, |details| details.retry_after_seconds);
+        if seconds > 0 {
+            return Some(Duration::from_secs(u64::from(seconds)));
+        }
+        (status.code == 429).then_some(UNSAID)
     }
 
     /// Whether it does not know us: a client with newer credentials may be let in.

@@ -265,6 +265,7 @@ async fn a_refusal_keeps_what_is_known() {
             429,
             &status(429, "TooManyRequests", r#"{"retryAfterSeconds":7}"#),
         ),
+        (429, "Too many requests, please try again later."),
         (503, "no healthy upstream"),
         (401, &status(401, "Unauthorized", "{}")),
         (200, &bookmark(12, "")),
@@ -273,10 +274,11 @@ async fn a_refusal_keeps_what_is_known() {
     assert_eq!(told(&mut watch, 2).await, ["began", "complete"]);
     let error = watch.next().await.unwrap_err();
     assert_eq!(error.asked_wait(), Some(Duration::from_secs(7)));
-    assert_eq!(
-        told(&mut watch, 1).await,
-        ["error: no healthy upstream (HTTP 503)"]
-    );
+    let overloaded = watch.next().await.unwrap_err();
+    assert_eq!(overloaded.asked_wait(), Some(Duration::from_secs(1)));
+    let away = watch.next().await.unwrap_err();
+    assert_eq!(away.to_string(), "no healthy upstream (HTTP 503)");
+    assert_eq!(away.asked_wait(), None);
     assert!(watch.next().await.unwrap_err().is_refused());
     watch.reconnect(server.client());
     assert_eq!(
