@@ -154,6 +154,11 @@ pub(super) fn conclude(
             exit_of(status)
         }
     };
+    weighed(node, exit, fault)
+}
+
+/// Says what is wrong with a node's answer, if anything; the exit code that follows from both.
+pub(super) fn weighed(node: &str, exit: Exit, fault: Option<&str>) -> Exit {
     let Some(fault) = fault else {
         return exit;
     };

@@ -1,7 +1,7 @@
 //! Nodes that are followed: several at once, line by line, each line with its node; or one, whose values come bare.
 
 use std::ffi::OsStr;
-use std::io::{self, BufReader, Write as _};
+use std::io::{self, BufReader};
 use std::process::{Child, ChildStdout, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,8 @@ use std::thread;
 
 use super::agents::Agent;
 use super::ask::{Kubectl, exit_of, higher, odd_end, uncalled};
-use super::lines::{Line, faulty, next_line, write_line};
+use super::asked::weighed;
+use super::lines::{Line, hand_on, write_line, write_value};
 use super::wait::LOOK;
 use crate::cli::exit::{CliError, Exit};
 use crate::cli::output::Talk;
@@ -56,27 +57,14 @@ impl Followed {
         &self,
         index: usize,
         output: ChildStdout,
-        mut write: impl FnMut(&Line) -> io::Result<bool>,
-    ) -> io::Result<(ExitStatus, u64)> {
-        let (mut lines, mut broken) = (BufReader::new(output), 0);
-        let told = loop {
-            match next_line(&mut lines) {
-                Ok(Some(line)) => match write(&line) {
-                    Ok(is_right) => broken += u64::from(!is_right),
-                    Err(error) => break Err(error),
-                },
-                Ok(None) => break Ok(()),
-                Err(error) => break Err(error),
-            }
-        };
-        if let Err(error) = told {
-            self.end();
-            return Err(error);
-        }
+        write: impl FnMut(&Line) -> io::Result<bool>,
+    ) -> io::Result<(ExitStatus, Option<String>)> {
+        let told = hand_on(BufReader::new(output), write);
+        let fault = told.inspect_err(|_| self.end())?;
         // Looked at again and again, so that it can be killed meanwhile: it may close its output and go on.
         loop {
             if let Some(status) = self.child(index).try_wait()? {
-                return Ok((status, broken));
+                return Ok((status, fault));
             }
             thread::sleep(LOOK);
         }
@@ -117,7 +105,7 @@ pub(super) fn follow(
                 let label = format!("{node:width$}");
                 let write =
                     |line: &Line| write_line(&mut io::stdout().lock(), &label, line, is_json);
-                let (status, broken) = followed.tell(index, output, write)?;
+                let (status, fault) = followed.tell(index, output, write)?;
                 if followed.is_over.load(Ordering::Relaxed) {
                     return Ok(Exit::Success);
                 }
@@ -125,11 +113,7 @@ pub(super) fn follow(
                 let end =
                     odd_end(status).unwrap_or_else(|| format!("it ended with {}", exit.code()));
                 Talk::new().say(&format!("{node} is not followed any more ({end})"));
-                let Some(fault) = faulty(broken) else {
-                    return Ok(exit);
-                };
-                Talk::new().say(&format!("{node}: {fault}"));
-                Ok(higher(exit, Exit::Failure))
+                Ok(weighed(&node, exit, fault.as_deref()))
             })
         };
         let followers: Vec<_> = agents.iter().zip(outputs).enumerate().map(follow).collect();
@@ -154,13 +138,6 @@ pub(super) fn values(
 ) -> Result<(ExitStatus, Option<String>), CliError> {
     let mut followed = Followed::default();
     let output = followed.begin(kubectl, pod, words)?;
-    let write = |line: &Line| {
-        let is_value = line.is_value();
-        if is_value {
-            writeln!(io::stdout().lock(), "{}", line.text)?;
-        }
-        Ok(is_value)
-    };
-    let (status, broken) = followed.tell(0, output, write)?;
-    Ok((status, faulty(broken)))
+    let write = |line: &Line| write_value(&mut io::stdout().lock(), line);
+    Ok(followed.tell(0, output, write)?)
 }

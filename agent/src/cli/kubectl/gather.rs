@@ -6,7 +6,7 @@ use std::io::{self, BufReader, Seek as _, Write, copy};
 use super::agents::Agent;
 use super::ask::{Kubectl, higher};
 use super::asked::{Asked, SILENCE, conclude, room, silent};
-use super::lines::{faulty, next_line, write_line};
+use super::lines::{hand_on, next_line, write_line};
 use super::shape::{Manner, Shape};
 use crate::cli::exit::{CliError, Exit};
 use crate::cli::output::Talk;
@@ -78,15 +78,10 @@ fn print_lines(
     is_whole: bool,
 ) -> io::Result<Option<String>> {
     let node = &asked.agent.node;
-    let mut lines = BufReader::new(&asked.said);
-    let mut broken = 0;
-    while let Some(line) = next_line(&mut lines)? {
-        if !write_line(out, node, &line, true)? {
-            broken += 1;
-        }
-    }
+    let lines = BufReader::new(&asked.said);
+    let fault = hand_on(lines, |line| write_line(out, node, line, true))?;
     if !is_whole {
         write_line(out, node, &"null".into(), true)?;
     }
-    Ok(faulty(broken))
+    Ok(fault)
 }

@@ -60,8 +60,20 @@ pub(super) fn next_line(lines: &mut impl BufRead) -> io::Result<Option<Line>> {
     Ok(Some(line.into()))
 }
 
+/// Hands on all lines, to their end. What is said of those of which `write` says that they should have been values.
+pub(super) fn hand_on(
+    mut lines: impl BufRead,
+    mut write: impl FnMut(&Line) -> io::Result<bool>,
+) -> io::Result<Option<String>> {
+    let mut broken = 0;
+    while let Some(line) = next_line(&mut lines)? {
+        broken += u64::from(!write(&line)?);
+    }
+    Ok(faulty(broken))
+}
+
 /// What is said of so many lines that should have been values.
-pub(super) fn faulty(count: u64) -> Option<String> {
+fn faulty(count: u64) -> Option<String> {
     (count > 0).then(|| format!("no JSON in its answer: {}", counted(count, "line")))
 }
 
@@ -100,6 +112,15 @@ pub(super) fn write_line(
     let value = if is_value { text } else { "null" };
     let node = serde_json::Value::from(node);
     writeln!(out, r#"{{"node":{node},"value":{value}}}"#)?;
+    Ok(is_value)
+}
+
+/// Writes a value bare; what is none is left out. Whether it was one.
+pub(super) fn write_value(out: &mut impl Write, line: &Line) -> io::Result<bool> {
+    let is_value = line.is_value();
+    if is_value {
+        writeln!(out, "{}", line.text)?;
+    }
     Ok(is_value)
 }
 

@@ -14,7 +14,7 @@ use super::agents::Agent;
 use super::ask::{Kubectl, exit_of, uncalled};
 use super::asked::{Asked, SILENCE, conclude, silent};
 use super::follow;
-use super::lines::{faulty, next_line};
+use super::lines::{hand_on, write_value};
 use super::shape::{Manner, Shape};
 use super::wait::wait;
 use crate::cli::exit::{CliError, Exit};
@@ -114,16 +114,9 @@ fn checked(
     let mut out = stdout().lock();
     let fault = if manner == Manner::Lines {
         asked.said.rewind()?;
-        let mut lines = BufReader::new(&asked.said);
-        let mut broken = 0;
-        while let Some(line) = next_line(&mut lines)? {
-            if line.is_value() {
-                writeln!(out, "{}", line.text)?;
-            } else {
-                broken += 1;
-            }
-        }
-        faulty(broken)
+        hand_on(BufReader::new(&asked.said), |line| {
+            write_value(&mut out, line)
+        })?
     } else {
         let (value, fault) = asked.value(ended)?;
         out.write_all(value.unwrap_or_default().as_bytes())?;
