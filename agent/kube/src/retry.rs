@@ -37,7 +37,7 @@ impl Backoff {
         self.failures = 0;
     }
 
-    /// It failed: how long to wait now. What the server asks for is waited at least; who asks for a second each time waits longer too.
+    /// It failed: how long to wait now. What the server asks for is waited at least, and longer where our own wait has grown past it.
     pub fn failed(&mut self, asked: Option<Duration>) -> Duration {
         let whole = FIRST
             .saturating_mul(1 << self.failures.min(16))
