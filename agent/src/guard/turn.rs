@@ -249,6 +249,7 @@ impl Guard {
 
     /// Applies what the runtime asks; true to stop.
     fn take_commands(&mut self) -> bool {
+        self.retire_kept();
         self.ports.commands.hush();
         let mut controlled = self.ports.disks.take_ring();
         while let Some(command) = self.ports.commands.take() {
