@@ -2,11 +2,11 @@
 mod kept;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     env, fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use anyhow::{Context as _, bail};
@@ -81,7 +81,9 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     let mut runs = BTreeMap::new();
     for name in chosen {
         println!("{name}: {} s", args.seconds);
-        let ended = fuzz(&program, name, args.seconds, &folder)?;
+        let place = folder.join("findings").join(name);
+        let before = findings_in(&place)?;
+        let ended = fuzz(&program, name, args.seconds, &place)?;
         let figures = Figures::of(&ended.output);
         let mut findings = 0;
         match ended.fault() {
@@ -90,7 +92,10 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
                 print!("{}", ended.quoted());
                 println!("{name}: {fault}");
                 // One that ran out of memory or time may leave none.
-                findings = tell_findings(&folder, name)?.max(1);
+                findings = tell_findings(&place, &before)?.max(1);
+                println!(
+                    "  mend it, and keep the input as {CORPUS}/{name}/regression-WHAT: `cargo test -p brink-fuzz` runs it"
+                );
             }
         }
         runs.insert(name.clone(), (figures, findings));
@@ -211,14 +216,13 @@ fn host() -> anyhow::Result<String> {
 }
 
 /// One entry point for a while. What it finds new in its seeds' neighbourhood is kept for the next time.
-fn fuzz(program: &Path, name: &str, seconds: u64, folder: &Path) -> anyhow::Result<Ended> {
+fn fuzz(program: &Path, name: &str, seconds: u64, findings: &Path) -> anyhow::Result<Ended> {
     let grown = workspace::cache()?.join("fuzz").join(name);
-    let findings = folder.join("findings").join(name);
     let scratch = tempfile::Builder::new()
         .prefix("brink-fuzz-")
         .tempdir()
         .context("a temporary folder")?;
-    for made in [&grown, &findings] {
+    for made in [grown.as_path(), findings] {
         fs::create_dir_all(made).with_context(|| made.display().to_string())?;
     }
     let mut command = Command::new(program);
@@ -248,17 +252,30 @@ fn line(figures: Figures) -> String {
     format!("{inputs} inputs, {new} new, {peak} MiB at most")
 }
 
-/// Tells the inputs that were found at fault, those of earlier runs among them: how many there are.
-fn tell_findings(folder: &Path, name: &str) -> anyhow::Result<usize> {
-    let findings = folder.join("findings").join(name);
+/// The inputs at fault that lie in a folder, each with when it was written: one that is found again is written again.
+type Findings = BTreeSet<(PathBuf, SystemTime)>;
+
+fn findings_in(folder: &Path) -> anyhow::Result<Findings> {
+    let mut found = Findings::new();
+    // The first run makes it.
+    for entry in fs::read_dir(folder).into_iter().flatten() {
+        let entry = entry.with_context(|| folder.display().to_string())?;
+        let written = entry.metadata().and_then(|file| file.modified());
+        let path = entry.path();
+        let written = written.with_context(|| path.display().to_string())?;
+        found.insert((path, written));
+    }
+    Ok(found)
+}
+
+/// Tells the inputs at fault that were not there before, and not those of earlier runs: how many there are.
+fn tell_findings(folder: &Path, before: &Findings) -> anyhow::Result<usize> {
+    let found = findings_in(folder)?;
     let mut count = 0;
-    for finding in fs::read_dir(&findings).with_context(|| findings.display().to_string())? {
-        println!("  found {}", finding?.path().display());
+    for (path, _) in found.difference(before) {
+        println!("  found {}", path.display());
         count += 1;
     }
-    println!(
-        "  mend it, and keep the input as {CORPUS}/{name}/regression-WHAT: `cargo test -p brink-fuzz` runs it"
-    );
     Ok(count)
 }
 
@@ -270,5 +287,23 @@ mod tests {
     fn every_entry_point_is_found_by_its_seeds() {
         let names = targets().unwrap();
         assert!(names.iter().any(|name| name == "ledger"), "{names:?}");
+    }
+
+    #[test]
+    fn what_earlier_runs_have_found_is_not_counted_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("ledger");
+        assert!(findings_in(&place).unwrap().is_empty(), "no folder yet");
+        fs::create_dir(&place).unwrap();
+        for name in ["crash-1", "crash-2"] {
+            fs::write(place.join(name), "x").unwrap();
+        }
+        let before = findings_in(&place).unwrap();
+        assert_eq!(tell_findings(&place, &before).unwrap(), 0);
+        fs::write(place.join("crash-3"), "x").unwrap();
+        assert_eq!(tell_findings(&place, &before).unwrap(), 1);
+        let again = fs::File::options().write(true).open(place.join("crash-1"));
+        again.unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        assert_eq!(tell_findings(&place, &before).unwrap(), 2);
     }
 }

@@ -1,5 +1,7 @@
 //! Soft graces that have begun, kept under /run so that they go on where they were after a short restart.
 
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use brink_core::base::{Moment, Span};
@@ -7,6 +9,7 @@ use brink_core::node::input::Recalled;
 use brink_core::node::policy::Policy;
 use brink_core::node::threshold::Threshold;
 use brink_host::clock::BootId;
+use brink_stream::hub::numbers::checksum;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
@@ -15,6 +18,8 @@ use super::state::State;
 
 /// While a soft threshold is met the file is written so often in the time after which it would be worth nothing.
 const KEPT_A_TIME: i64 = 10;
+/// How the file begins. One of another version is not read; the first one had neither this nor a checksum.
+const HEAD: &[u8] = br#"{"version":2,"kept":"#;
 
 /// The file.
 #[derive(Clone, Debug)]
@@ -41,6 +46,31 @@ struct Met {
     since: Moment,
     /// When it was last seen to be met.
     seen: Moment,
+}
+
+impl Met {
+    /// Whether its times are in the order in which they were taken.
+    fn can_be(&self, now: Moment) -> bool {
+        (Moment::START..=self.seen).contains(&self.since) && self.seen <= now
+    }
+}
+
+/// The whole file for what it is to say, which is JSON: the version before that, and its checksum behind it.
+pub fn seal(says: &[u8]) -> Vec<u8> {
+    let end = format!(r#","sum":"{:016x}"}}"#, checksum(says));
+    [HEAD, says, end.as_bytes()].concat()
+}
+
+/// What a file says that nothing has damaged.
+fn unseal(file: &[u8]) -> Result<&[u8], &'static str> {
+    let rest = file.strip_prefix(HEAD).ok_or("it is of another version")?;
+    let length = file.len().saturating_sub(seal(&[]).len());
+    let says = rest.get(..length).unwrap_or_default();
+    if seal(says) == file {
+        Ok(says)
+    } else {
+        Err("its checksum does not fit")
+    }
 }
 
 impl Graces {
@@ -80,17 +110,24 @@ impl Graces {
 
     /// Keeps it.
     pub(super) fn write(&self, kept: &Kept) {
-        if let Err(error) = kept::write(&self.path, kept) {
+        let says = serde_json::to_vec(kept).map_err(io::Error::from);
+        let written = says.and_then(|says| kept::write_bytes(&self.path, &seal(&says)));
+        if let Err(error) = written {
             // The one before would bring back a grace that may be over by then.
-            let _was_never_there = std::fs::remove_file(&self.path);
+            let _was_never_there = fs::remove_file(&self.path);
             warn!(%error, path = %self.path.display(), "graces cannot be kept; a restart would begin them anew");
         }
     }
 
-    /// The graces that were kept in this boot not too long ago, for thresholds that this policy has too.
+    /// The graces that were kept in this boot not too long ago, for thresholds that this policy has too. Those of a file that is damaged,
+    /// or with times that cannot be, begin anew.
     pub fn recall(&self, policy: &Policy, now: Moment) -> Vec<Recalled> {
         let thresholds = policy.thresholds();
         let recalled = |met: Met| {
+            if !met.can_be(now) {
+                warn!(path = %self.path.display(), "a grace of the last run has times that cannot be; it begins anew");
+                return None;
+            }
             if now.since(met.seen) > self.longest_absence {
                 return None;
             }
@@ -106,13 +143,22 @@ impl Graces {
     }
 
     fn read(&self) -> Option<Kept> {
-        match kept::read::<Kept>(&self.path) {
+        match self.says() {
             Ok(found) => found.filter(|found| found.boot == self.boot),
             Err(error) => {
-                warn!(%error, path = %self.path.display(), "the graces of the last run cannot be read");
+                warn!(%error, path = %self.path.display(), "the graces of the last run cannot be read; they begin anew");
                 None
             }
         }
+    }
+
+    fn says(&self) -> io::Result<Option<Kept>> {
+        let file = match fs::read(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file?,
+        };
+        let says = unseal(&file).map_err(io::Error::other)?;
+        Ok(Some(serde_json::from_slice(says)?))
     }
 }
 
@@ -173,7 +219,7 @@ mod tests {
         };
         assert_eq!(graces.recall(&policy(), now), [met]);
         assert_eq!(self::graces(&folder, 2).recall(&policy(), now), []);
-        std::fs::write(folder.path().join("graces.json"), "{").unwrap();
+        fs::write(folder.path().join("graces.json"), "{").unwrap();
         assert_eq!(graces.recall(&policy(), now), []);
         let nothing = State::new(policy(), MemoryPolicy::Kubelet, Mode::Enforcing);
         graces.write(&graces.clone().due(&nothing, now, true).unwrap());
@@ -191,9 +237,71 @@ mod tests {
         graces.write(&kept);
         assert_eq!(graces.recall(&policy(), now).len(), 1);
         // Nothing can be written in the place of a folder.
-        std::fs::create_dir(folder.path().join("graces.new")).unwrap();
+        fs::create_dir(folder.path().join("graces.new")).unwrap();
         graces.write(&kept);
         assert_eq!(graces.recall(&policy(), now), []);
+    }
+
+    #[test]
+    fn whatever_is_damaged_in_the_file_nothing_of_it_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut graces = graces(&folder, 1);
+        let (state, _) = met();
+        let now = Moment::from_secs(8);
+        let kept = graces.due(&state, now, true).unwrap();
+        graces.write(&kept);
+        let path = folder.path().join("graces.json");
+        let whole = fs::read(&path).unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&whole).unwrap();
+        assert_eq!(json["version"], 2);
+        let recalled = |file: &[u8]| {
+            fs::write(&path, file).unwrap();
+            graces.recall(&policy(), now)
+        };
+        assert_eq!(recalled(&whole).len(), 1);
+        for at in 0..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 1;
+            assert_eq!(recalled(&damaged), [], "byte {at}");
+            assert_eq!(recalled(&whole[..at]), [], "up to byte {at}");
+        }
+        assert_eq!(recalled(&[&whole[..], b"\n"].concat()), []);
+        let of_the_first_version = serde_json::to_vec(&kept).unwrap();
+        assert_eq!(recalled(&of_the_first_version), []);
+    }
+
+    #[test]
+    fn a_grace_whose_times_cannot_be_begins_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let graces = graces(&folder, 1);
+        let (_, soft) = met();
+        let threshold = policy().thresholds()[soft];
+        for (since, seen, expected) in [
+            (7, 15, 1),
+            (0, 15, 1),
+            (15, 15, 1),
+            (7, 20, 1),
+            (16, 15, 0),
+            (7, 21, 0),
+            (-1, 15, 0),
+            (i64::MIN, 15, 0),
+            (i64::MAX, 15, 0),
+            (i64::MIN, i64::MIN, 0),
+            (i64::MAX, i64::MAX, 0),
+        ] {
+            let [since, seen] = [since, seen].map(Moment::from_secs);
+            let met = Met {
+                threshold,
+                since,
+                seen,
+            };
+            graces.write(&Kept {
+                boot: graces.boot.clone(),
+                met: vec![met],
+            });
+            let recalled = graces.recall(&policy(), Moment::from_secs(20));
+            assert_eq!(recalled.len(), expected, "{since:?} {seen:?}");
+        }
     }
 
     #[test]

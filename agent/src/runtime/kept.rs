@@ -17,23 +17,24 @@ const PRIVATE: u32 = 0o600;
 /// Writes a file in the place of the one before.
 ///
 /// # Errors
-/// When it cannot be written; the one before is still there then.
+/// As [`write_bytes`].
+#[cfg(feature = "kubernetes")]
 pub(super) fn write(path: &Path, value: &impl Serialize) -> io::Result<()> {
     write_bytes(path, &serde_json::to_vec(value)?)
 }
 
-/// The same where nobody else is to read it.
+/// Writes a file that nobody else is to read.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write_bytes`].
 pub(super) fn write_private(path: &Path, value: &impl Serialize) -> io::Result<()> {
     replace(path, &serde_json::to_vec(value)?, PRIVATE)
 }
 
-/// The same as [`write`] with what is to be in it.
+/// Puts these bytes into the place of what was in a file before.
 ///
 /// # Errors
-/// As [`write`].
+/// When it cannot be written; the one before is still there then.
 pub(super) fn write_bytes(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace(path, bytes, OPEN)
 }

@@ -1,7 +1,9 @@
 //! The small files that the agent keeps for its next run, and those that others leave for it.
 
+use std::fs;
+
 use brink::runtime::foretold::Foretold;
-use brink::runtime::graces::Graces;
+use brink::runtime::graces::{Graces, seal};
 use brink::runtime::stop_button::{Pressed, StopButton, Written};
 use brink_core::base::{Moment, Quantity, Span};
 use brink_core::node::input::Recalled;
@@ -19,15 +21,19 @@ thread_local! {
     static FOLDER: Scratch = Scratch::new();
 }
 
-/// `graces.json`, `foretold.json`, and `pause`, the stop button.
+/// What `graces.json` has between its version and its checksum (`graces`), or all of it; `foretold.json`, and `pause`, the stop button.
 pub(crate) fn state_files(bytes: &[u8]) -> Taken {
     FOLDER.with(|folder| {
         folder.clear();
-        let files = Bundle::split("graces.json", bytes);
+        let files = Bundle::split("graces", bytes);
         for name in ["graces.json", "foretold.json", "pause"] {
             if let Some(bytes) = files.get(name) {
                 folder.write(name, bytes);
             }
+        }
+        // Nobody comes upon its checksum.
+        if let Some(says) = files.get("graces") {
+            folder.write("graces.json", &seal(says));
         }
         let recalled = check_graces(folder) | check_foretold(folder);
         let written = check_button(folder, files.get("pause").is_some());
@@ -35,13 +41,29 @@ pub(crate) fn state_files(bytes: &[u8]) -> Taken {
     })
 }
 
+/// What goes on is a threshold's grace that began in this boot and not in the future; of a file that is damaged nothing does.
 fn check_graces(folder: &Scratch) -> bool {
     let policy = policy();
     let graces = Graces::new(folder.path(), BootId([7; 16]), Span::from_secs(60));
-    let recalled = graces.recall(&policy, Moment::from_secs(1000));
+    let now = Moment::from_secs(1000);
+    let recalled = graces.recall(&policy, now);
     for one in &recalled {
-        let is_known = matches!(one, Recalled::Met { threshold, .. } if *threshold < policy.thresholds().len());
-        assert!(is_known, "{one:?}");
+        let can_be = matches!(
+            one,
+            Recalled::Met { threshold, since }
+                if *threshold < policy.thresholds().len() && (Moment::START..=now).contains(since)
+        );
+        assert!(can_be, "{one:?}");
+    }
+    if !recalled.is_empty() {
+        let mut file = fs::read(folder.join("graces.json")).unwrap_or_default();
+        let at = file.iter().copied().map(usize::from).sum::<usize>() % file.len().max(1);
+        if let Some(byte) = file.get_mut(at) {
+            *byte ^= 1;
+        }
+        folder.write("graces.json", &file);
+        let damaged = graces.recall(&policy, now);
+        assert_eq!(damaged, [], "byte {at}: {recalled:?}");
     }
     !recalled.is_empty()
 }

@@ -329,7 +329,7 @@ pub fn parse(text: &[u8]) -> Result<(&str, u64), &'static str> {
 }
 
 /// FNV-1a, 64 bits: tells a torn or edited file, and is no protection against malice.
-fn checksum(bytes: &[u8]) -> u64 {
+pub fn checksum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, &byte| {
         (sum ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
