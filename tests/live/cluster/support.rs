@@ -49,7 +49,8 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// The one that is there, or why there is none. Pods of the tests before this one have ended.
+    /// The one that is there, or why there is none. Pods of the tests before this one have ended. One that is there and does not answer is
+    /// a failure: a test before may have broken it.
     pub(crate) fn find() -> Result<Self, String> {
         let given = env::var_os(KUBECONFIG).filter(|file| !file.is_empty());
         let folder = Path::new(FOLDER);
@@ -74,16 +75,15 @@ impl Cluster {
         // Nor does the kubelet end what such a test has left in its folder.
         clear();
         match cluster.run(&["get", "--raw", "/readyz"], "") {
-            Ok(answer) if answer.status.success() => {
-                wait_for_their_end(&cluster);
-                Ok(cluster)
-            }
-            Ok(answer) => Err(format!("the cluster does not answer: {}", said(&answer))),
-            Err(error) => Err(format!(
-                "{} cannot be run: {error}",
-                cluster.kubectl.display()
-            )),
+            Ok(answer) => assert!(
+                answer.status.success(),
+                "the cluster does not answer (what is left of one that has ended goes with `cargo xtask cluster down`): {}",
+                said(&answer)
+            ),
+            Err(error) => panic!("{} cannot be run: {error}", cluster.kubectl.display()),
         }
+        wait_for_their_end(&cluster);
+        Ok(cluster)
     }
 
     /// The same, where its pods are in groups of this machine of which an agent can make its node.

@@ -254,7 +254,7 @@ fn tell(name: &str, ended: &Ended) {
     }
 }
 
-/// Counts one test; one that is skipped after it has failed says both.
+/// Counts one test. One that skips only after it has failed has failed: what it needs may be what it broke.
 fn count(outcome: &mut Outcome, name: &str, ended: &Ended, first_fault: Option<&str>) {
     outcome.elapsed += ended.elapsed;
     match judge(name, ended) {
@@ -267,19 +267,28 @@ fn count(outcome: &mut Outcome, name: &str, ended: &Ended, first_fault: Option<&
             });
             outcome.left_out.extend(left_out);
         }
-        Ok(Some(mut skip)) => {
-            if let Some(fault) = first_fault {
-                skip.reason = format!("failed at first ({fault}), then: {}", skip.reason);
+        Ok(Some(skip)) => match first_fault {
+            None => outcome.skipped.push(skip),
+            Some(fault) => {
+                let reason = &skip.reason;
+                fail(
+                    outcome,
+                    name,
+                    format!("{name}: {fault}, then skipped: {reason}"),
+                );
             }
-            outcome.skipped.push(skip);
-        }
+        },
         Err(fault) => {
-            outcome.failed += 1;
-            outcome.failures.push(name.to_owned());
             let said = libtest::excerpt(&ended.output);
-            outcome.said.push(format!("{name}: {fault}\n{said}"));
+            fail(outcome, name, format!("{name}: {fault}\n{said}"));
         }
     }
+}
+
+fn fail(outcome: &mut Outcome, name: &str, said: String) {
+    outcome.failed += 1;
+    outcome.failures.push(name.to_owned());
+    outcome.said.push(said);
 }
 
 /// What became of one test: held, skipped, or why it failed.
@@ -377,16 +386,16 @@ mod tests {
     }
 
     #[test]
-    fn one_that_fails_and_then_skips_says_both() {
+    fn one_that_fails_and_then_skips_has_failed_and_says_both() {
         let skips = ended(&format!("BRINK-SKIP x: no BTF\n{ONE}"), Some(0), &[]);
-        for (first, expected) in [
-            (None, "no BTF"),
-            (Some("exit 101"), "failed at first (exit 101), then: no BTF"),
-        ] {
-            let mut outcome = Outcome::default();
-            count(&mut outcome, "a::b", &skips, first);
-            let reasons: Vec<_> = outcome.skipped.iter().map(|skip| &*skip.reason).collect();
-            assert_eq!(reasons, [expected]);
-        }
+        let mut outcome = Outcome::default();
+        count(&mut outcome, "a::b", &skips, None);
+        assert_eq!((outcome.failed, outcome.skipped.len()), (0, 1));
+
+        let mut outcome = Outcome::default();
+        count(&mut outcome, "a::b", &skips, Some("exit 101"));
+        assert_eq!((outcome.failed, outcome.skipped.len()), (1, 0));
+        assert_eq!(outcome.failures, ["a::b"]);
+        assert_eq!(outcome.said, ["a::b: exit 101, then skipped: no BTF"]);
     }
 }
