@@ -1,16 +1,15 @@
 //! Victims that are trees of cgroups: everything below goes, whatever forks meanwhile, and whatever its OOM score.
 
 use std::fs;
-use std::io::{self, ErrorKind, Write as _};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use crate::support::{MIB, Node, PATIENCE, gone_after, lives};
 use brink::record::DecisionRecord;
 use brink_host::cgroup::owned::OwnedCgroup;
 use brink_host::hog::{Births, HogSpec, Load};
-use brink_tests::{Hog, lacks, wait_until};
+use brink_tests::{Hog, lacks, report_left_out, slowed, wait_until};
 use rustix::process::{Pid, setpriority_process};
 
 /// Tasks that a storm may have at a time.
@@ -100,7 +99,7 @@ impl Tree {
 fn until_somebody_is_born(mut evict: impl FnMut() -> usize) {
     let began = Instant::now();
     let mut kills = 0;
-    while kills < KILLS && (kills == 0 || began.elapsed() < LAST_KILL) {
+    while kills < KILLS && (kills == 0 || began.elapsed() < slowed(LAST_KILL)) {
         kills += 1;
         let born = evict();
         println!("kill {kills}: {born} born between the first SIGKILL and the end");
@@ -109,9 +108,7 @@ fn until_somebody_is_born(mut evict: impl FnMut() -> usize) {
         }
     }
     // Who kills and who forks may never have run side by side: a kill takes less than a fork, above all where an emulator takes turns.
-    let line = format!("BRINK-LEFT-OUT births during a kill, of which {kills} had none\n");
-    // Without a stderr there is nobody to tell.
-    drop(io::stderr().write_all(line.as_bytes()));
+    report_left_out(&format!("births during a kill, of which {kills} had none"));
 }
 
 fn start(group: &OwnedCgroup, spec: &HogSpec) -> Hog {
@@ -135,15 +132,10 @@ fn leak(group: &OwnedCgroup, bytes: u64) -> Hog {
 }
 
 /// A load that does not listen to SIGTERM, and whose children do not.
-fn deaf(group: &OwnedCgroup, mut spec: HogSpec) -> Child {
+fn deaf(group: &OwnedCgroup, mut spec: HogSpec) -> Hog {
     spec.deadline = Duration::from_mins(5);
-    spec.join = group.entrances();
-    Command::new("sh")
-        .args(["-c", "trap '' TERM; exec \"$0\" \"$@\""])
-        .arg(env!("CARGO_BIN_EXE_brink-hog"))
-        .args(spec.to_args())
-        .spawn()
-        .unwrap()
+    let program = Path::new(env!("CARGO_BIN_EXE_brink-hog"));
+    Hog::spawn_deaf(program, Some(group), &spec).unwrap()
 }
 
 #[test]
@@ -182,12 +174,13 @@ fn a_tree_that_forks_and_will_not_listen_goes_whole_by_a_soft_eviction() {
         tree.wait_for_storm();
         // The storm is full before the kill: this one has somebody born at every moment of the grace and of the kill.
         let mut births = deaf(&tree.leaves[1], tree.forking(Load::ForkChurn));
-        hurry(i32::try_from(births.id()).unwrap());
+        hurry(births.pid());
         let leak = leak(&tree.leaves[0], 350 * MIB);
         gone_after(&leak);
         let record = tree.check_gone();
-        assert!(!storm.wait().unwrap().success());
-        assert!(!births.wait().unwrap().success());
+        for hog in [&mut storm, &mut births] {
+            assert!(!hog.wait(PATIENCE).unwrap().success());
+        }
         assert!(!record.threshold.hard);
         let asked = record.since_sample("asked").expect("SIGTERM first");
         let killed = record.since_sample("firstSignal").expect("then SIGKILL");

@@ -5,7 +5,7 @@ use std::io;
 use std::process::{Child, Command, Stdio};
 
 use crate::support::{Node, PATIENCE};
-use brink_tests::{Terminal, agent_binary, skip, wait_until};
+use brink_tests::{Terminal, agent_binary, lacks, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
@@ -171,7 +171,7 @@ macro_rules! screen {
     ($node:expr) => {
         match Screen::open($node) {
             Ok(screen) => screen,
-            Err(error) => skip!("needs pseudo-terminals: {error}"),
+            Err(error) => lacks!("needs pseudo-terminals: {error}"),
         }
     };
 }

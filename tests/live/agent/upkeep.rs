@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::support::{MIB, Node, PATIENCE, gone_after, lives};
@@ -162,18 +162,6 @@ fn an_essential_process_that_is_started_where_a_workload_is_known_protects_it_so
     assert!(protected.is_some(), "{}", node.log());
 }
 
-/// Starts a load that does not listen to SIGTERM.
-fn deaf(node: &Node, workload: usize, bytes: u64) -> Child {
-    let script = "trap '' TERM; echo 0 > \"$1\"; exec \"$2\" --load anon --bytes \"$3\" --deadline-ms 30000 --hold";
-    Command::new("sh")
-        .args(["-c", script, "sh"])
-        .arg(&node.groups[workload].entrances()[0])
-        .arg(env!("CARGO_BIN_EXE_brink-hog"))
-        .arg(bytes.to_string())
-        .spawn()
-        .unwrap()
-}
-
 #[test]
 fn a_victim_whose_manifest_is_taken_away_during_its_grace_holds_nobody_up() {
     let mut node = Node::new(300);
@@ -182,7 +170,7 @@ fn a_victim_whose_manifest_is_taken_away_during_its_grace_holds_nobody_up() {
     let soft = "evictionSoft: {memory.available: 150Mi}\nevictionSoftGracePeriod: {memory.available: 200ms}\nevictionMaxPodGracePeriod: 30";
     node.configure("enforce", &format!("{HARD}\n{soft}"));
     node.start(&[]);
-    let mut kept = deaf(&node, first, 200 * MIB);
+    let kept = node.going_deaf(first, Load::Anon, 200);
     let asked = wait_until(PATIENCE, || node.decisions().pop());
     assert_eq!(asked.expect("SIGTERM").victim_name(), "test/first");
     fs::remove_file(node.path("manifests/first.yaml")).unwrap();
@@ -190,9 +178,7 @@ fn a_victim_whose_manifest_is_taken_away_during_its_grace_holds_nobody_up() {
     let leak = node.load(other, Load::Anon, 280 * MIB);
     gone_after(&leak);
     assert_eq!(node.finished(2).victim_name(), "test/other");
-    assert!(kept.try_wait().unwrap().is_none(), "nobody's victim now");
-    kept.kill().unwrap();
-    kept.wait().unwrap();
+    assert!(lives(&kept), "nobody's victim now");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The long soak: everything at random, in one agent process for each half, for as long as it is told to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ use crate::support::Node;
 
 /// How long it goes on, in seconds.
 const SECONDS: &str = "BRINK_SOAK_SECONDS";
-/// The seed of its course.
+/// The seed of its course; guests have one for each day and kernel.
 const SEED: &str = "BRINK_SOAK_SEED";
 
 /// Why an act has shown nothing although it was done: memory ran short before the processor was taken or after that.
@@ -64,6 +64,8 @@ struct Soak {
     chance: Chance,
     /// What is still to come before anything comes again.
     deck: Vec<Act>,
+    /// What has come.
+    came: BTreeSet<String>,
     /// What has shown nothing, and why; and how often.
     left_out: BTreeMap<String, u32>,
 }
@@ -108,13 +110,16 @@ impl Soak {
             }
             Act::Clock(seconds) if in_guest() => clock::leak_after_a_step(scene, seconds),
             Act::Clock(_) => return Err("only in a guest: the wall clock is set".to_owned()),
-            Act::Rest => sleep(Duration::from_millis(self.chance.below(3000))),
+            Act::Rest => {
+                sleep(Duration::from_millis(self.chance.below(3000)));
+                scene.audit(&[]);
+            }
         }
         Ok(true)
     }
 
     /// Goes on until then, and until half of everything there is was done: the two halves of a soak have all of it, however short.
-    /// Where processors are emulated that takes too long, and half of that must do.
+    /// Where processors are emulated that takes too long, and half of that must do: what never came is told.
     fn go_on_until(&mut self, end: Instant, seed: u64) {
         let least = ACTS.len() / if in_guest() { 4 } else { 2 };
         let mut done = 0;
@@ -126,6 +131,7 @@ impl Soak {
             let place = self.chance.below(self.deck.len() as u64);
             let act = self.deck.swap_remove(usize::try_from(place).unwrap());
             println!("{seed}: {act:?}");
+            self.came.insert(format!("{act:?}"));
             let why = match self.act(act) {
                 Ok(true) => continue,
                 Ok(false) => MISSED.to_owned(),
@@ -139,10 +145,16 @@ impl Soak {
         }
     }
 
-    /// Tells the runner what was left out, past libtest, which keeps what a passing test prints.
-    fn tell_left_out(&self) {
+    /// Tells the runner what was left out and what never came, past libtest, which keeps what a passing test prints.
+    fn tell_left_out(&self, seed: u64) {
         for (what, times) in &self.left_out {
             report_left_out(&format!("{what}, {times} times"));
+        }
+        let all: BTreeSet<String> = ACTS.iter().map(|act| format!("{act:?}")).collect();
+        let never: Vec<&str> = all.difference(&self.came).map(String::as_str).collect();
+        if !never.is_empty() {
+            let never = never.join(", ");
+            report_left_out(&format!("no time with {SEED}={seed}: {never}"));
         }
     }
 }
@@ -172,6 +184,7 @@ fn soak(whole: Duration, seed: u64) -> Result<(), String> {
         disk: disk?,
         chance: Chance::new(seed),
         deck: Vec::new(),
+        came: BTreeSet::new(),
         left_out: BTreeMap::new(),
     };
     soak.scene.lacks_disk();
@@ -182,7 +195,7 @@ fn soak(whole: Duration, seed: u64) -> Result<(), String> {
     let pid = soak.scene.node.start(&[]).pid;
     soak.scene.replaced(pid);
     soak.go_on_until(began + whole, seed);
-    soak.tell_left_out();
+    soak.tell_left_out(seed);
     soak.scene.close();
     drop(soak.disk);
     Ok(())

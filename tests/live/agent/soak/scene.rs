@@ -47,6 +47,8 @@ pub(super) struct Scene {
     pub(super) bomb: usize,
     /// Times in which nobody could have answered.
     pub(super) excused: Vec<(i64, i64)>,
+    /// Shortages that the files have shown: those that were judged, and those of which the witness saw too little for that.
+    pub(super) shortages: [u32; 2],
     /// The last order that was given out, and the last that was audited.
     pub(super) order: u64,
     pub(super) audited: u64,
@@ -128,6 +130,7 @@ impl Scene {
             leaker,
             bomb,
             excused: Vec::new(),
+            shortages: [0; 2],
             order: 0,
             audited: 0,
             rung: None,
@@ -340,6 +343,7 @@ impl Scene {
         self.books.read();
         let open = self.books.unfinished();
         assert!(open.is_empty(), "never over: {open:?}\n{}", self.node.log());
+        self.tell_unjudged();
     }
 
     /// Replaces bystanders whose time is nearly over.

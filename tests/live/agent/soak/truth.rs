@@ -1,10 +1,11 @@
 //! An independent witness: the node's own files, read all the time for when memory was short, and in the end for the kernel's kills.
 
 use std::fs;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread::{JoinHandle, sleep};
+use std::thread::{JoinHandle, panicking, sleep};
 use std::time::Duration;
 
 use brink_host::cgroup::events::MemoryEvents;
@@ -13,20 +14,33 @@ use brink_host::cgroup::usage::UsageReader;
 use brink_host::cgroup::{CgroupDir, Controller, Version};
 use brink_host::clock;
 use brink_host::hog::{HogSpec, Load};
-use brink_tests::{Hog, Sandbox, lacks, slowed};
+use brink_tests::{Hog, Sandbox, lacks, slowed, wait_until};
 
 use crate::support::PATIENCE;
 
 /// Between two readings.
 const PACE: Duration = Duration::from_millis(2);
-/// With a longer gap between two readings nobody knows what was in between.
-const BLIND: Duration = Duration::from_millis(50);
+/// A shortage that lasts so long must have been acted on, or the reason told. With as long a gap between two readings nobody
+/// knows what was in between: so no gap alone makes such a shortage, and readings that are nearer to each other show it.
+pub(super) const ANSWER: Duration = Duration::from_millis(100);
 
 /// A time in which every reading was below the limit. `CLOCK_MONOTONIC`, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Short {
+    /// When it was seen first and last: it lasted as long at the least.
     pub(super) since: i64,
     pub(super) until: i64,
+    /// The reading before it and the one that ended it: it lasted no longer than from the one to the other.
+    pub(super) before: i64,
+    pub(super) after: i64,
+}
+
+impl Short {
+    /// Whether nobody looked for too long at its begin or its end, so that it may have lasted long and not been seen to.
+    pub(super) fn is_vague(&self) -> bool {
+        let gaps = [self.since - self.before, self.after - self.until];
+        gaps.into_iter().any(|gap| gap >= answer())
+    }
 }
 
 /// What was seen so far.
@@ -34,6 +48,8 @@ pub(super) struct Short {
 struct Seen {
     open: Option<Short>,
     over: Vec<Short>,
+    /// When the last reading began.
+    looked: Option<i64>,
 }
 
 /// The running witness.
@@ -51,6 +67,11 @@ pub(super) fn now() -> i64 {
     i64::try_from(clock::monotonic_ns()).unwrap()
 }
 
+/// [`ANSWER`] as this machine takes it, in nanoseconds.
+pub(super) fn answer() -> i64 {
+    i64::try_from(slowed(ANSWER).as_nanos()).unwrap()
+}
+
 impl Truth {
     /// Watches what is left of `limit` bytes in the node, with everything reclaim could give back, against `quantity`.
     pub(super) fn watch(sandbox: &Sandbox, limit: u64, quantity: u64) -> Self {
@@ -60,8 +81,9 @@ impl Truth {
         let (stopped, kept): (Arc<AtomicBool>, _) = (Arc::clone(&stop), Arc::clone(&seen));
         let thread = std::thread::spawn(move || {
             while !stopped.load(Ordering::Relaxed) {
+                let begin = now();
                 let is_short = left.read() < quantity;
-                kept.lock().unwrap().note(is_short, now());
+                kept.lock().unwrap().note(is_short, (begin, now()));
                 sleep(PACE);
             }
         });
@@ -90,37 +112,62 @@ impl Truth {
     }
 
     /// What was seen since this was asked last; of a shortage that lasts, the part until now.
+    #[track_caller]
     pub(super) fn take(&self) -> Vec<Short> {
-        let seen = std::mem::take(&mut *self.seen.lock().unwrap());
-        seen.over.into_iter().chain(seen.open).collect()
+        assert_eq!(self.looks_again(), Ok(()));
+        self.seen.lock().unwrap().take()
+    }
+
+    /// Waits for a reading that begins from now on: one that is dead has seen nothing, and says nothing of that itself.
+    fn looks_again(&self) -> Result<(), &'static str> {
+        let asked = now();
+        let is_dead = || self.thread.as_ref().is_none_or(JoinHandle::is_finished);
+        let has_looked = || self.seen.lock().unwrap().looked >= Some(asked);
+        let looks = wait_until(PATIENCE, || (is_dead() || has_looked()).then_some(()));
+        match looks {
+            Some(()) if is_dead() => Err("the witness is dead"),
+            Some(()) => Ok(()),
+            None => Err("the witness has not looked again"),
+        }
     }
 }
 
 impl Drop for Truth {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        // One that has panicked has said so.
-        let _ended = self.thread.take().map(JoinHandle::join);
+        // It has seen less than the test believes; where that is failing already, one panic is enough.
+        if let Some(Err(panic)) = self.thread.take().map(JoinHandle::join)
+            && !panicking()
+        {
+            resume_unwind(panic);
+        }
     }
 }
 
 impl Seen {
-    fn note(&mut self, is_short: bool, at: i64) {
-        let blind = i64::try_from(slowed(BLIND).as_nanos()).unwrap();
-        let goes_on = |open: &Short| is_short && at - open.until < blind;
-        match self.open.take_if(|open| !goes_on(open)) {
-            Some(over) => self.over.push(over),
-            None => {
-                if let Some(open) = &mut self.open {
-                    open.until = at;
-                    return;
-                }
+    /// Notes a reading, with when it began and when it was over: it was so at some moment between the two.
+    fn note(&mut self, is_short: bool, (begin, end): (i64, i64)) {
+        let before = self.looked.replace(begin).unwrap_or(begin);
+        if let Some(mut open) = self.open.take() {
+            open.after = end;
+            if is_short && end - open.until < answer() {
+                open.until = begin;
+                self.open = Some(open);
+                return;
             }
+            self.over.push(open);
         }
         self.open = is_short.then_some(Short {
-            since: at,
-            until: at,
+            since: end,
+            until: end,
+            before,
+            after: end,
         });
+    }
+
+    fn take(&mut self) -> Vec<Short> {
+        let over = std::mem::take(&mut self.over).into_iter();
+        over.chain(self.open.take()).collect()
     }
 }
 
@@ -165,7 +212,7 @@ impl Left {
 fn readings_become_times() {
     let mut seen = Seen::default();
     let ms = |at: i64| at * 1_000_000;
-    let far = 10 + i64::try_from(slowed(Duration::from_millis(80)).as_millis()).unwrap();
+    let far = 10 + i64::try_from(slowed(2 * ANSWER).as_millis()).unwrap();
     for (at, is_short) in [
         (0, false),
         (2, true),
@@ -173,18 +220,52 @@ fn readings_become_times() {
         (6, false),
         (8, false),
         (10, true),
-        (90, true),
+        // After a gap in which nobody looked, however slow the machine.
+        (far, true),
     ] {
-        // The last comes after a gap in which nobody looked, however slow the machine.
-        let at = if at == 90 { far } else { at };
-        seen.note(is_short, ms(at));
+        seen.note(is_short, (ms(at), ms(at)));
     }
-    let short = |since, until| Short {
+    let short = |[before, since, until, after]: [i64; 4]| Short {
         since: ms(since),
         until: ms(until),
+        before: ms(before),
+        after: ms(after),
     };
-    assert_eq!(seen.over, [short(2, 4), short(10, 10)]);
-    assert_eq!(seen.open, Some(short(far, far)));
+    let expected = [[0, 2, 4, 6], [8, 10, 10, far], [10, far, far, far]].map(short);
+    assert_eq!(seen.looked, Some(ms(far)));
+    let taken = seen.take();
+    assert_eq!(taken, expected);
+    let vague: Vec<bool> = taken.iter().map(Short::is_vague).collect();
+    assert_eq!(vague, [false, true, true], "beside the gap");
+    assert!(seen.take().is_empty());
+}
+
+/// A witness that looks seldom sees less of a shortage than there was, and never more.
+#[test]
+fn a_shortage_that_holds_is_seen_to_by_readings_that_are_far_apart() {
+    let apart = answer() * 9 / 10;
+    let mut seen = Seen::default();
+    for (look, is_short) in (1_i64..).zip([false, true, true, true, false]) {
+        let begin = look * apart;
+        seen.note(is_short, (begin, begin + apart / 10));
+    }
+    let [short]: [Short; 1] = seen.take().try_into().unwrap();
+    assert_eq!(short.since, 2 * apart + apart / 10, "the end of a reading");
+    assert_eq!(short.until, 4 * apart, "the begin of one");
+    assert!(short.until - short.since > answer(), "{short:?}");
+    assert!(!short.is_vague(), "{short:?}");
+}
+
+#[test]
+fn a_witness_that_is_dead_is_found_out() {
+    let truth = Truth {
+        stop: Arc::default(),
+        seen: Arc::default(),
+        thread: Some(std::thread::spawn(|| {})),
+        node: PathBuf::new(),
+        counts: "",
+    };
+    assert_eq!(truth.looks_again(), Err("the witness is dead"));
 }
 
 #[test]
