@@ -2,11 +2,18 @@
 //!
 //! The node is a bounded cgroup. In the policy `confirmed`, the default, the count must be zero; the count of the
 //! policy `kubelet`, which follows the kubelet's formula alone, is printed beside it. That each load is the trouble it
-//! is named for is measured too: how short the node became, and how long processes stalled for memory.
-use std::{fs, path::Path, thread::sleep, time::Duration};
+//! is named for is measured too: how short the node became, and how long processes stalled for memory. A load that did not
+//! take what its name says, and for which nobody was killed, is an error.
+use std::{
+    env, fs,
+    path::Path,
+    process::ExitStatus,
+    thread::sleep,
+    time::{Duration, Instant},
+};
 
 use brink::guard::files::{NodeFiles, NodePlan, Scope};
-use brink_host::hog::{HogSpec, Load};
+use brink_host::hog::{HogSpec, Load, Progress};
 use brink_tests::Hog;
 
 use super::super::registry::{Measured, Outcome, Settings};
@@ -26,6 +33,8 @@ const KILLS: &str = "kills";
 const HELD: &str = "confirmed";
 /// How near a near miss comes to the threshold.
 const MISS: u64 = 24 * MIB;
+/// How long a load may take until it is the trouble that it is named for.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A load, and how it is named.
 struct Scenario {
@@ -34,6 +43,16 @@ struct Scenario {
     bytes: u64,
     /// Limit of the load's own group; none for the node's alone.
     limit: Option<u64>,
+    /// Bytes that it has to take in all, or it is not what its name says.
+    least: u64,
+}
+
+impl Scenario {
+    /// Whether a load that took so much was what its name says. One that is over by itself has failed, or stopped because the
+    /// machine runs short: it was to go on.
+    const fn has_worked(&self, touched: u64, is_over: bool) -> bool {
+        touched >= self.least && !is_over
+    }
 }
 
 const SCENARIOS: [Scenario; 5] = [
@@ -42,6 +61,7 @@ const SCENARIOS: [Scenario; 5] = [
         load: Load::CacheChurn,
         bytes: 2 * NODE,
         limit: None,
+        least: 2 * NODE,
     },
     // Its pages become active, which the kubelet's formula counts as used.
     Scenario {
@@ -49,12 +69,14 @@ const SCENARIOS: [Scenario; 5] = [
         load: Load::CacheChurn,
         bytes: NODE / 8 * 7,
         limit: None,
+        least: 2 * (NODE / 8 * 7),
     },
     Scenario {
         name: "mmap churn",
         load: Load::AnonChurn,
         bytes: NODE / 4,
         limit: None,
+        least: 2 * (NODE / 4),
     },
     // It thrashes against its own limit while the node has plenty.
     Scenario {
@@ -62,12 +84,14 @@ const SCENARIOS: [Scenario; 5] = [
         load: Load::CacheWriteChurn,
         bytes: 96 * MIB,
         limit: Some(24 * MIB),
+        least: 2 * (24 * MIB),
     },
     Scenario {
         name: "near-miss spikes",
         load: Load::AnonChurn,
         bytes: NODE - THRESHOLD - MISS - 16 * MIB,
         limit: None,
+        least: NODE - THRESHOLD - MISS - 16 * MIB,
     },
 ];
 
@@ -136,18 +160,50 @@ fn play(scenario: &Scenario, policy: &'static str, time: Duration) -> anyhow::Re
     };
     let watch = Watch::start(NodeFiles::open(Path::new("/"), &arena.layout, &plan)?);
     let before = stalled();
-    let spec = HogSpec::new(scenario.load, scenario.bytes, time);
+    let spec = HogSpec::new(scenario.load, scenario.bytes, time + PATIENCE);
+    let began = Instant::now();
     let mut hog = Hog::spawn(&programs::hog()?, Some(&group), &spec)?;
-    // Whoever brings its end about.
-    hog.wait(time + Duration::from_secs(5))?;
+    // It may be killed meanwhile, or never come so far: what it did is looked at when it is over.
+    let _come = hog.wait_touched(scenario.least, PATIENCE);
+    let ended = hog.wait(time.saturating_sub(began.elapsed())).ok();
+    let progress = hog.progress()?;
+    drop(hog);
     let stalled = before.zip(stalled()).map(|(before, after)| after - before);
     let lowest = watch.finish()?;
     sleep(Duration::from_millis(300));
+    let kills = agent.decisions()?.len();
+    if kills == 0 {
+        check_load(scenario, policy, &progress, ended)?;
+    }
     Ok(Found {
-        kills: agent.decisions()?.len(),
+        kills,
         lowest,
         stalled,
     })
+}
+
+/// Fails where nobody was killed because the load was no trouble. `ended` is how it ended by itself, if it did.
+fn check_load(
+    scenario: &Scenario,
+    policy: &str,
+    progress: &Progress,
+    ended: Option<ExitStatus>,
+) -> anyhow::Result<()> {
+    // A load that stops early says so, and ends.
+    let is_over = ended.is_some() || progress.finished_ns > 0;
+    if scenario.has_worked(progress.touched, is_over) {
+        return Ok(());
+    }
+    let end = ended.map_or_else(String::new, |status| format!(", and ended ({status})"));
+    anyhow::bail!(
+        "{}, {policy}: nobody was killed, and the load was not what its name says: it took {} MiB of {} at least{end}. Have {} MiB \
+         free beside the node, below which a load stops, and room in {}; then measure again: cargo xtask bench kills",
+        scenario.name,
+        progress.touched / MIB,
+        scenario.least / MIB,
+        HogSpec::FLOOR / MIB,
+        env::temp_dir().display()
+    )
 }
 
 /// Nanoseconds in which some process stalled for memory, since the machine's start.
@@ -158,4 +214,24 @@ fn stalled() -> Option<i64> {
         .split(' ')
         .find_map(|word| word.strip_prefix("total="))?;
     Some(total.parse::<i64>().ok()? * 1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_that_did_less_than_its_name_says_proves_nothing() {
+        for scenario in &SCENARIOS {
+            let Scenario {
+                name, least, limit, ..
+            } = *scenario;
+            // More than its own limit lets it keep, or all of its file or mapping.
+            let enough = limit.map_or(scenario.bytes, |limit| limit + 1);
+            assert!(least >= enough, "{name}");
+            assert!(scenario.has_worked(least, false), "{name}");
+            assert!(!scenario.has_worked(least - 1, false), "{name}");
+            assert!(!scenario.has_worked(least, true), "{name}: it ended");
+        }
+    }
 }

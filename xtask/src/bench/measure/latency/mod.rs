@@ -3,6 +3,7 @@
 //! The node is the machine, a cgroup, or (for `allocatableMemory.available`) the cgroup of all pods. In each run one
 //! contender alone is armed, in random order, round by round; the threshold lies a fixed amount under what is
 //! available at that moment, and a process that allocates at full speed starts at a random phase.
+mod basis;
 mod beside;
 mod scene;
 mod trial;
@@ -15,6 +16,7 @@ use super::super::{
     random::SplitMix64,
     registry::{Measured, Outcome, Settings},
 };
+use basis::Disturbed;
 use scene::{Contender, Node, Scene};
 use trial::{Pages, Trial};
 pub(super) use verdict::hold;
@@ -24,8 +26,8 @@ pub(super) use beside::{hold as hold_beside, with_and_without};
 /// Workloads on the node, beside the groups that take turns as the victim.
 const WORKLOADS: usize = 110;
 
-/// Runs under one condition, by contender and pages.
-type Runs = BTreeMap<(Contender, Pages), Vec<Trial>>;
+/// Runs under one condition, by contender and pages; none in the place of one that could not be judged.
+type Runs = BTreeMap<(Contender, Pages), Vec<Option<Trial>>>;
 
 /// One condition: who is the node, and what else runs.
 #[derive(Debug, Clone, Copy)]
@@ -48,20 +50,23 @@ pub(super) fn run(settings: &Settings) -> anyhow::Result<Measured> {
     }
     let mut random = SplitMix64::new(settings.seed);
     let mut outcome = Outcome::default();
-    for node in [Node::Machine, Node::Group, Node::Pods] {
-        for storm in [false, true] {
-            let condition = Condition { node, storm };
-            match measure(condition, settings, &mut random, &mut outcome)? {
-                Some(runs) => verdict::add(&mut outcome, &condition.name(), &runs),
-                None => {
-                    return Ok(Measured::Skipped {
-                        reason: "the guard gets no SCHED_FIFO here".to_owned(),
-                    });
-                }
+    for condition in conditions() {
+        match measure(condition, settings, &mut random, &mut outcome)? {
+            Some(runs) => verdict::add(&mut outcome, &condition.name(), &runs),
+            None => {
+                return Ok(Measured::Skipped {
+                    reason: "the guard gets no SCHED_FIFO here".to_owned(),
+                });
             }
         }
     }
     Ok(Measured::Ran(outcome))
+}
+
+/// All conditions, in the order they are measured.
+fn conditions() -> impl Iterator<Item = Condition> {
+    let nodes = [Node::Machine, Node::Group, Node::Pods].into_iter();
+    nodes.flat_map(|node| [false, true].map(|storm| Condition { node, storm }))
 }
 
 /// Who is measured under a condition.
@@ -103,6 +108,16 @@ fn plan(condition: Condition, settings: &Settings) -> (Vec<Entry>, usize) {
     (chosen, rounds)
 }
 
+/// What is planned of Brink, and held to its figures.
+fn held(settings: &Settings) -> Vec<(Condition, Pages)> {
+    let planned = |condition: Condition| {
+        let entries = plan(condition, settings).0.into_iter();
+        let own = entries.filter(|entry| entry.contender == Contender::Brink);
+        own.map(move |entry| (condition, entry.pages))
+    };
+    conditions().flat_map(planned).collect()
+}
+
 /// The entries of all runs, round by round, each round in an order of its own.
 fn order(chosen: &[Entry], rounds: usize, random: &mut SplitMix64) -> Vec<Entry> {
     let places = random.rounds(chosen.len(), rounds).into_iter().enumerate();
@@ -135,24 +150,20 @@ fn measure(
     };
     let stolen = machine::stolen();
     let mut runs = Runs::new();
-    let mut disturbed = 0;
+    let mut disturbed = Disturbed::default();
     for Entry {
         contender, pages, ..
     } in order(&chosen, rounds, random)
     {
-        match trial::undisturbed(&mut scene, contender, pages, random)? {
-            (Some(trial), again) => {
-                disturbed += again;
-                runs.entry((contender, pages)).or_default().push(trial);
-            }
-            (None, again) => disturbed += again,
-        }
+        let found = trial::undisturbed(&mut scene, contender, pages, random, &mut disturbed)?;
+        runs.entry((contender, pages)).or_default().push(found);
     }
     drop(storms);
     outcome.notes.push(format!(
-        "{}: {}; {disturbed} runs were disturbed by others (crossed before the load began) and made again",
+        "{}: {}; {}",
         condition.name(),
-        scene.witness.note()?
+        scene.witness.note()?,
+        disturbed.note()
     ));
     if let Some((before, after)) = stolen.zip(machine::stolen()) {
         outcome.notes.push(format!(

@@ -13,17 +13,17 @@ use rustix::process::Pid;
 
 use super::{
     super::{
-        agent::time_of,
         poller::{Aim, Pace, Poller},
         programs,
         units::{MIB, between, signed},
         witness::{Excursion, Seen},
     },
+    basis::{Act, Basis, Course, Disturbance, Disturbed, basis},
     scene::{Contender, LIMIT, Node, Scene},
 };
 use crate::bench::random::SplitMix64;
 
-/// Runs that others disturb are made again, at most so often.
+/// A run that says nothing is made again; it is tried so often at most.
 const TRIES: usize = 5;
 /// The start is put off by up to this, so that no contender's phase is met more often than another.
 const PHASE_NS: u64 = 50_000_000;
@@ -61,15 +61,15 @@ impl Pages {
     }
 }
 
-/// What was seen of one run; distances are nanoseconds after the crossing.
+/// What was seen of one run; distances are nanoseconds after the crossing. Where it is judged by none, it has no distances.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Trial {
-    /// The first SIGKILL was sent; none if nobody was killed.
+    /// The first SIGKILL was sent; none if nobody was killed after a crossing.
     pub(super) signal: Option<i64>,
     /// Between waking and the signal Brink had no processor for so long.
     pub(super) waited: i64,
-    /// The crossing may have been this much earlier: the truth's last look above the threshold.
-    pub(super) uncertain: i64,
+    /// The crossing may have been this much earlier: the truth's last look above the threshold. None without a crossing.
+    pub(super) uncertain: Option<i64>,
     /// It had been below the threshold before, and was above it again when it was sampled.
     pub(super) before_it: bool,
     /// The signal was above the threshold again.
@@ -82,25 +82,41 @@ pub(super) struct Trial {
     pub(super) rate: u64,
     /// Somebody else was killed.
     pub(super) wrong_victim: bool,
+    /// Somebody was killed, and nothing had been crossed.
+    pub(super) premature: bool,
 }
 
-/// A run that nobody else disturbed, and how many were; nothing if all were.
+impl Trial {
+    /// Whether it is judged by a crossing.
+    pub(super) const fn has_crossing(&self) -> bool {
+        self.uncertain.is_some()
+    }
+
+    /// Whether nobody was killed at all. A kill without a crossing has no time here, but is one.
+    pub(super) const fn is_unkilled(&self) -> bool {
+        self.signal.is_none() && !self.wrong_victim && !self.premature
+    }
+}
+
+/// A run that says something; nothing if none of the tries did. Those that did not are counted.
 pub(super) fn undisturbed(
     scene: &mut Scene,
     contender: Contender,
     pages: Pages,
     random: &mut SplitMix64,
-) -> anyhow::Result<(Option<Trial>, usize)> {
-    for disturbed in 0..TRIES {
+    disturbed: &mut Disturbed,
+) -> anyhow::Result<Option<Trial>> {
+    for _ in 0..TRIES {
         let phase = Phase {
             start: Duration::from_nanos(random.below(PHASE_NS)),
             pace: pace(contender, random)?,
         };
-        if let Some(trial) = trial(scene, contender, pages, phase)? {
-            return Ok((Some(trial), disturbed));
+        match trial(scene, contender, pages, phase)? {
+            Ok(trial) => return Ok(Some(trial)),
+            Err(why) => disturbed.count(why),
         }
     }
-    Ok((None, TRIES))
+    Ok(None)
 }
 
 /// What is drawn for a run.
@@ -123,16 +139,19 @@ fn pace(contender: Contender, random: &mut SplitMix64) -> anyhow::Result<Option<
     }))
 }
 
-/// One run; nothing if the threshold was crossed before the load began.
+/// One run. It says nothing if others crossed the threshold before the load began, or if the truth saw no crossing; a kill
+/// that none came before is no such disturbance but a fault.
 fn trial(
     scene: &mut Scene,
     contender: Contender,
     pages: Pages,
     phase: Phase,
-) -> anyhow::Result<Option<Trial>> {
+) -> anyhow::Result<Result<Trial, Disturbance>> {
     let victim = scene.arena.next_victim()?;
     let mut hog = waiting_hog(&victim, pages, contender.patience())?;
     let limit = scene.available()? - signed(pages.way());
+    // Whatever is decided from here on is for this threshold.
+    let armed = monotonic_ns();
     scene.arm(contender, (victim.group(), limit))?;
     let aim = Aim {
         pods: scene.node == Node::Pods,
@@ -156,7 +175,7 @@ fn trial(
     let sent = poller.map(Poller::finish).transpose()?.flatten();
     let record = scene
         .agent(contender)
-        .and_then(|agent| agent.decision_since(began, Duration::from_secs(2)));
+        .and_then(|agent| agent.decision_since(armed, Duration::from_secs(2)));
     let seen = scene.witness.seen()?;
     scene.disarm(contender)?;
     ended.with_context(|| {
@@ -167,10 +186,14 @@ fn trial(
         )
     })?;
     drop((hog, victim));
-    if seen.first.is_none_or(|first| first.crossed < began) {
-        return Ok(None);
-    }
-    Ok(judge(&seen, &progress, (sent, record)))
+    let course = Course {
+        began,
+        touched: progress.touched,
+        way: pages.way(),
+    };
+    let act = Act::of(sent, record.as_ref());
+    let by = basis(&seen, act, &course);
+    Ok(by.map(|by| judge(by, &seen, &progress, (sent, record.as_ref()))))
 }
 
 /// An allocator in the victim's group that has begun nothing yet.
@@ -200,35 +223,42 @@ fn state(hog: &Hog) -> String {
     lines.collect::<Vec<_>>().join(", ")
 }
 
-/// What a run was; nothing without a crossing.
+/// What a run was.
 fn judge(
+    by: Basis,
     seen: &Seen,
     progress: &Progress,
-    (sent, record): (Option<u64>, Option<DecisionRecord>),
-) -> Option<Trial> {
-    let sampled = record
-        .as_ref()
-        .and_then(|record| time_of(record, "sampled"));
-    let Excursion {
-        crossed,
-        before,
-        back,
-    } = seen.met(sampled.or(sent))?;
-    let after = |at: u64| between(crossed, at);
+    (sent, record): (Option<u64>, Option<&DecisionRecord>),
+) -> Trial {
     let nanos = progress
         .latest_ns
         .saturating_sub(progress.started_ns)
         .max(1);
     let rate = u128::from(progress.touched) * 1_000_000_000 / u128::from(nanos);
+    let waited = record
+        .and_then(|record| record.kill.as_ref())
+        .and_then(|kill| kill.waited_ns);
     let mut trial = Trial {
-        signal: sent.map(after),
-        uncertain: between(before, crossed),
-        before_it: seen.first.is_some_and(|first| first.crossed < crossed),
-        back: back.map(after),
+        waited: waited.map_or(0, signed),
         overshoot: seen.overshoot,
         rate: u64::try_from(rate).unwrap_or(u64::MAX),
+        wrong_victim: Act::of(sent, record).is_some_and(|act| act.is_wrong),
+        premature: by == Basis::Premature,
         ..Trial::default()
     };
+    let Basis::Crossing(Excursion {
+        crossed,
+        before,
+        back,
+    }) = by
+    else {
+        return trial;
+    };
+    let after = |at: u64| between(crossed, at);
+    trial.signal = sent.map(after);
+    trial.uncertain = Some(between(before, crossed));
+    trial.before_it = seen.first.is_some_and(|first| first.crossed < crossed);
+    trial.back = back.map(after);
     if let Some(record) = record {
         let stage = |stage: &brink::record::wire::StageTime| {
             let at = stage.at.monotonic_ns.wrapping_sub(crossed.cast_signed());
@@ -240,9 +270,6 @@ fn judge(
             .iter()
             .find(|(stage, _)| stage == "firstSignal");
         trial.signal = first.map(|(_, at)| *at);
-        let waited = record.kill.as_ref().and_then(|kill| kill.waited_ns);
-        trial.waited = waited.map_or(0, signed);
-        trial.wrong_victim = !record.victim.name.contains("/victim");
     }
-    Some(trial)
+    trial
 }

@@ -1,7 +1,7 @@
 //! From runs to cells, and to the figures that must be reached.
 use super::{
     super::units::{mebibytes, millis, signed},
-    Runs,
+    Runs, held,
     scene::Contender,
     trial::{Pages, Trial},
 };
@@ -24,17 +24,21 @@ const SIGNAL: &str = "crossing to SIGKILL";
 const OVERSHOOT: &str = "overshoot";
 const UNKILLED: &str = "runs without a kill";
 const WRONG: &str = "runs with a wrong victim";
+const PREMATURE: &str = "runs with a kill before the crossing";
+const UNJUDGED: &str = "runs that could not be judged";
+/// What no run may be.
+const FAULTS: [&str; 4] = [UNKILLED, WRONG, PREMATURE, UNJUDGED];
 const SPIKE: &str = "runs with a spike before the crossing";
 /// What the kubelet's default leaves above the threshold's end: 100 MiB.
 const DEFAULT_THRESHOLD: u64 = 100 << 20;
 
 /// Adds the runs under one condition.
 pub(super) fn add(outcome: &mut Outcome, condition: &str, runs: &Runs) {
-    for ((contender, pages), trials) in runs {
-        let case = format!("{condition}, {}: {}", pages.word(), contender.word());
-        add_cells(outcome, &case, trials);
+    for ((contender, pages), tried) in runs {
+        let case = case(condition, *pages, *contender);
+        add_cells(outcome, &case, tried);
         if *contender == Contender::Brink {
-            add_stages(outcome, &case, trials);
+            add_stages(outcome, &case, tried);
         }
     }
     for pages in [Pages::Base, Pages::Huge] {
@@ -42,28 +46,35 @@ pub(super) fn add(outcome: &mut Outcome, condition: &str, runs: &Runs) {
     }
 }
 
-/// Holds every case of Brink's to its figures.
+/// Holds every case of Brink's that is planned to its figures, measured or not.
 pub(in super::super) fn hold(outcome: &mut Outcome, settings: &Settings) {
-    let ends = |case: &str, pages: Pages| {
-        case.ends_with(&format!(", {}: {}", pages.word(), Contender::Brink.word()))
-    };
-    let of_brink = |case: &str| ends(case, Pages::Base) || ends(case, Pages::Huge);
-    let cells = outcome.cells.iter();
-    let held = cells.filter(|cell| cell.what == SIGNAL && of_brink(&cell.case));
-    let cases: Vec<String> = held.map(|cell| cell.case.clone()).collect();
-    for case in cases {
+    for (condition, pages) in held(settings) {
+        let case = case(&condition.name(), pages, Contender::Brink);
         outcome.limit_median(&case, SIGNAL, settings.time(0.5));
         outcome.limit_tail(&case, SIGNAL, settings.time(2.0));
-        if ends(&case, Pages::Base) {
+        if pages == Pages::Base {
             outcome.limit_tail(&case, OVERSHOOT, 16.0);
         }
-        outcome.limit_sum(&case, UNKILLED, 0.0);
-        outcome.limit_sum(&case, WRONG, 0.0);
+        hold_faults(outcome, &case);
     }
 }
 
-fn add_cells(outcome: &mut Outcome, case: &str, trials: &[Trial]) {
-    let times = |of: fn(&Trial) -> Option<i64>| trials.iter().filter_map(of).map(millis).collect();
+/// Holds a case to no fault in any run, and to no run that nobody could judge.
+pub(super) fn hold_faults(outcome: &mut Outcome, case: &str) {
+    for what in FAULTS {
+        outcome.limit_sum(case, what, 0.0);
+    }
+}
+
+/// As the tables name it.
+fn case(condition: &str, pages: Pages, contender: Contender) -> String {
+    format!("{condition}, {}: {}", pages.word(), contender.word())
+}
+
+fn add_cells(outcome: &mut Outcome, case: &str, tried: &[Option<Trial>]) {
+    // What was not judged by a crossing has neither a time nor a distance from one.
+    let trials = || tried.iter().flatten().filter(|trial| trial.has_crossing());
+    let times = |of: fn(&Trial) -> Option<i64>| trials().filter_map(of).map(millis).collect();
     outcome.add(case, SIGNAL, "ms", times(|trial| trial.signal));
     outcome.add(
         case,
@@ -71,23 +82,36 @@ fn add_cells(outcome: &mut Outcome, case: &str, trials: &[Trial]) {
         "ms",
         times(|trial| trial.back),
     );
-    let overshoot = trials.iter().map(|trial| mebibytes(trial.overshoot));
+    let overshoot = trials().map(|trial| mebibytes(trial.overshoot));
     outcome.add(case, OVERSHOOT, "MiB", overshoot.collect());
-    let rate = trials.iter().map(|trial| mebibytes(signed(trial.rate)));
+    let rate = trials().map(|trial| mebibytes(signed(trial.rate)));
     outcome.add(case, "growth", "MiB/s", rate.collect());
-    let flags = |of: fn(&Trial) -> bool| trials.iter().map(|trial| f64::from(of(trial))).collect();
-    outcome.add(case, UNKILLED, "", flags(|trial| trial.signal.is_none()));
+    add_faults(outcome, case, tried);
+    let spikes = trials().map(|trial| f64::from(trial.before_it));
+    outcome.add(case, SPIKE, "", spikes.collect());
+}
+
+/// Adds what went wrong, run by run.
+pub(super) fn add_faults(outcome: &mut Outcome, case: &str, tried: &[Option<Trial>]) {
+    let flags = |of: fn(&Trial) -> bool| {
+        let trials = tried.iter().flatten();
+        trials.map(|trial| f64::from(of(trial))).collect()
+    };
+    outcome.add(case, UNKILLED, "", flags(Trial::is_unkilled));
     outcome.add(case, WRONG, "", flags(|trial| trial.wrong_victim));
-    outcome.add(case, SPIKE, "", flags(|trial| trial.before_it));
+    outcome.add(case, PREMATURE, "", flags(|trial| trial.premature));
+    let unjudged = tried.iter().map(|trial| f64::from(trial.is_none()));
+    outcome.add(case, UNJUDGED, "", unjudged.collect());
 }
 
 /// Adds when each stage of a decision was reached, after the crossing.
-pub(super) fn add_stages(outcome: &mut Outcome, case: &str, trials: &[Trial]) {
-    let uncertain = trials.iter().map(|trial| millis(trial.uncertain));
+pub(super) fn add_stages(outcome: &mut Outcome, case: &str, tried: &[Option<Trial>]) {
+    let trials = || tried.iter().flatten();
+    let uncertain = trials().filter_map(|trial| trial.uncertain).map(millis);
     outcome.add(case, "truth's own resolution", "ms", uncertain.collect());
-    let waited = trials.iter().map(|trial| millis(trial.waited));
+    let waited = trials().map(|trial| millis(trial.waited));
     outcome.add(case, "woke to SIGKILL, not running", "ms", waited.collect());
-    let files = trials.iter().filter_map(|trial| {
+    let files = trials().filter_map(|trial| {
         let at = |stage| {
             let mut stages = trial.stages.iter();
             stages.find(|(name, _)| name == stage).map(|(_, at)| *at)
@@ -101,29 +125,30 @@ pub(super) fn add_stages(outcome: &mut Outcome, case: &str, trials: &[Trial]) {
         files.collect(),
     );
     for stage in STAGES {
-        let found = trials
-            .iter()
-            .filter_map(|trial| trial.stages.iter().find(|(name, _)| name == stage));
+        let found =
+            trials().filter_map(|trial| trial.stages.iter().find(|(name, _)| name == stage));
         let values = found.map(|(_, at)| millis(*at)).collect();
         outcome.add(case, &format!("stage: {stage}"), "ms", values);
     }
 }
 
-/// How often the kubelet's default of 100 MiB would have been used up before the signal, at the speed of each run.
+/// How often the kubelet's default of 100 MiB would have been used up before the signal, at the speed of each run with a
+/// crossing.
 fn add_miss_rates(outcome: &mut Outcome, condition: &str, pages: Pages, runs: &Runs) {
     let mut lines: Vec<String> = Vec::new();
-    let share = |trials: &[Trial]| {
-        let late = trials.iter().filter(|trial| {
+    let share = |tried: &[Option<Trial>]| {
+        let trials = || tried.iter().flatten().filter(|trial| trial.has_crossing());
+        let late = trials().filter(|trial| {
             let allowed =
                 u128::from(DEFAULT_THRESHOLD) * 1_000_000_000 / u128::from(trial.rate.max(1));
             let in_time = |delay| !u128::try_from(delay).is_ok_and(|delay| delay > allowed);
             !trial.signal.is_some_and(in_time)
         });
-        format!("{} of {}", late.count(), trials.len())
+        format!("{} of {}", late.count(), trials().count())
     };
     for contender in Contender::ALL {
-        if let Some(trials) = runs.get(&(contender, pages)) {
-            lines.push(format!("{} {}", contender.word(), share(trials)));
+        if let Some(tried) = runs.get(&(contender, pages)) {
+            lines.push(format!("{} {}", contender.word(), share(tried)));
         }
     }
     if !lines.is_empty() {
@@ -132,5 +157,69 @@ fn add_miss_rates(outcome: &mut Outcome, condition: &str, pages: Pages, runs: &R
             pages.word(),
             lines.join("; ")
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::registry::Limit;
+
+    #[test]
+    fn a_planned_case_that_was_not_measured_misses_its_figures() {
+        for (short, base, huge) in [(true, 6, 2), (false, 6, 6)] {
+            let mut outcome = Outcome::default();
+            hold(&mut outcome, &Settings { short, seed: 1 });
+            let (times, overshoot) = (2, 1);
+            let expected = (base + huge) * (times + FAULTS.len()) + base * overshoot;
+            assert_eq!(outcome.limits.len(), expected, "short: {short}");
+            assert!(outcome.limits.iter().all(Limit::is_missed));
+        }
+    }
+
+    #[test]
+    fn one_run_with_a_fault_misses_the_figure_of_it() {
+        const CASE: &str = "machine, idle, 4K: Brink";
+        let good = Trial {
+            signal: Some(400_000),
+            uncertain: Some(50_000),
+            ..Trial::default()
+        };
+        let missed = |odd: Option<Trial>| {
+            let mut tried = vec![Some(good.clone()); 19];
+            tried.push(odd);
+            let runs = Runs::from([((Contender::Brink, Pages::Base), tried)]);
+            let settings = Settings {
+                short: true,
+                seed: 1,
+            };
+            let mut outcome = Outcome::default();
+            add(&mut outcome, "machine, idle", &runs);
+            hold(&mut outcome, &settings);
+            let limits = outcome.limits.into_iter();
+            let missed = limits.filter(|limit| limit.name.contains(CASE) && limit.is_missed());
+            missed.map(|limit| limit.name).collect::<Vec<_>>()
+        };
+        assert!(missed(Some(good.clone())).is_empty());
+        let unkilled = Trial {
+            signal: None,
+            ..good.clone()
+        };
+        let wrong = Trial {
+            wrong_victim: true,
+            ..Trial::default()
+        };
+        let premature = Trial {
+            premature: true,
+            ..Trial::default()
+        };
+        for (odd, what) in [
+            (Some(unkilled), UNKILLED),
+            (Some(wrong), WRONG),
+            (Some(premature), PREMATURE),
+            (None, UNJUDGED),
+        ] {
+            assert_eq!(missed(odd), [format!("{what}, {CASE}")]);
+        }
     }
 }
