@@ -304,11 +304,14 @@ impl Agent {
     }
 
     /// Stops as the agent does: what it said of its node is taken away first.
-    pub(super) async fn stop(mut self) {
+    ///
+    /// # Errors
+    /// When its tasks have panicked, at the end or long before.
+    pub(super) async fn stop(mut self) -> anyhow::Result<()> {
         drop(self.wanted);
         self.stopped.notify_one();
-        // One that panicked has told why.
-        let _ended = (&mut self.task.0).await;
+        let ended = (&mut self.task.0).await;
+        ended.with_context(|| format!("the tasks of {}", self.node))
     }
 }
 

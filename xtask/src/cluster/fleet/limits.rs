@@ -73,6 +73,12 @@ impl Report {
             let name = "from the server's return to the last agent that is there again";
             limits.push(limit(name, "s", BACK, reached));
         }
+        limits.push(limit(
+            "nodes that still bear a condition when all have stopped",
+            "",
+            0.0,
+            Some(count(self.left_conditions)),
+        ));
         limits
     }
 }
@@ -105,6 +111,7 @@ mod tests {
         check(|report| report.books.lost = 1, "not told");
         check(|report| report.books.twice = 1, "told twice");
         check(|report| report.books.strange = 1, "nobody evicted");
+        check(|report| report.left_conditions = 1, "bear a condition");
         check(
             |report| report.phases[3].watches[1] = 4.0,
             "after the outage",

@@ -259,7 +259,8 @@ impl Stage<'_> {
     async fn end(&self, fleet: &mut Fleet) -> anyhow::Result<()> {
         say("all stop");
         let meter = self.begin(Part::End, CLOSE).await?;
-        join_all(fleet.agents.drain(..).map(Agent::stop)).await;
+        let ended = join_all(fleet.agents.drain(..).map(Agent::stop)).await;
+        ended.into_iter().collect::<anyhow::Result<()>>()?;
         let phase = self.finish(meter, fleet).await?;
         fleet.phases.push(phase);
         Ok(())
