@@ -1,6 +1,6 @@
 //! Guests for something else than the live tests: a program of ours, a disk with what it needs, and its output.
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{BufWriter, Write as _},
     path::{Path, PathBuf},
     time::Duration,
@@ -17,7 +17,7 @@ use super::{
     series::Series,
     static_build::{self, Measuring},
     supply::{Kernel, Supply, Tools},
-    verdict::Ended,
+    verdict::{Ended, has_tripped},
 };
 use crate::{lock, workspace};
 
@@ -42,8 +42,10 @@ pub(crate) enum End {
     Itself,
     /// Its time was over.
     Time,
-    /// It was silent, or QEMU failed, and why.
+    /// It was silent, and what the kernel said last.
     Died(String),
+    /// QEMU failed, or its emulation has tripped: that says nothing of what ran in it.
+    Emulator(String),
 }
 
 /// One guest.
@@ -126,10 +128,15 @@ impl Depot {
         };
         let Ended { status, elapsed } = machine.run(tell)?;
         let said = || tail(&machine.console(), TAIL);
+        let is_tripped = || {
+            let console = fs::read(machine.console()).unwrap_or_default();
+            has_tripped(&String::from_utf8_lossy(&console))
+        };
         Ok(match status {
-            Some(status) if status.success() => End::Itself,
-            Some(status) => End::Died(format!("QEMU: {status}")),
+            Some(status) if !status.success() => End::Emulator(format!("QEMU: {status}")),
             None if elapsed >= errand.deadline => End::Time,
+            _ if is_tripped() => End::Emulator("emulation has tripped (`Oops: int3`)".to_owned()),
+            Some(_) => End::Itself,
             None => End::Died(format!("silent for {:.0?}\n{}", errand.silence, said())),
         })
     }

@@ -241,6 +241,7 @@ fn make_system(cgroup: Cgroup, controllers: &[(&str, &CStr)]) -> anyhow::Result<
     }
     for (kind, place) in [
         ("tmpfs", "/dev/shm"),
+        ("devpts", "/dev/pts"),
         ("tracefs", "/sys/kernel/tracing"),
         ("debugfs", "/sys/kernel/debug"),
         ("bpf", "/sys/fs/bpf"),

@@ -47,8 +47,9 @@ pub struct Args {
     /// Keep what was found in the repository, test by test, and write the tables of docs/kernels.md from it
     #[arg(long, conflicts_with = "short")]
     pub publish: bool,
-    /// Of what is published, run the tests of which nothing is known yet (all, if all are known), and begin none after so many
-    /// minutes of guests
+    /// Of what is published, run the tests that have failed or of which nothing is known yet, then those whose results are of
+    /// other kernel objects than the checked-in ones, or of objects that are not known (all, if there are neither), and begin none
+    /// after so many minutes of guests
     #[arg(long, value_name = "MINUTES", requires = "publish", value_parser = clap::value_parser!(u64).range(1..=600))]
     pub minutes: Option<u64>,
 }

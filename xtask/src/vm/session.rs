@@ -1,6 +1,7 @@
 //! One session of guests: what they are made of, the guests side by side, and what they have found.
 use std::{
     collections::VecDeque,
+    env,
     fs::{self, File},
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
@@ -17,7 +18,7 @@ use super::{
     choice,
     cpio::{Data, Entry},
     dealt, guest, image,
-    job::{Answer, Job},
+    job::{Answer, Cgroup, Job},
     kept,
     machine::{Accelerator, Machine, tail},
     page,
@@ -57,6 +58,8 @@ const DEADLINES: [Duration; 2] = [Duration::from_mins(150), Duration::from_hours
 const LEAST: Duration = Duration::from_secs(30);
 /// Between the last begin of a test and the end of a guest that says nothing, beside one more test at the most.
 const OVERRUN: Duration = Duration::from_secs(30);
+/// Gives the random courses of the tests their seed: for us as for a guest.
+const SEED: &str = "BRINK_SOAK_SEED";
 /// Lines of a guest's console and output that are shown when it has no verdict.
 const TAIL: usize = 30;
 
@@ -79,9 +82,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Report> {
     let mut listed = live::list_all(&programs.tests, &[])?;
     listed.retain(|suite| suite.binary.suite != ELSEWHERE);
     let mut choice = choice::choose(&listed, args.short, &args.filter)?;
-    if let (Some(_), Some((known, ..))) = (args.minutes, &published) {
+    if let (Some(_), Some((known, _, objects))) = (args.minutes, &published) {
         let series: Vec<Series> = kernels.iter().map(|kernel| kernel.series).collect();
-        let of = (&*series, args.cgroup);
+        let of = (&*series, args.cgroup, objects.as_str());
         choice = kept::missing(known, of, choice);
     }
     let length = args.minutes.map(Duration::from_mins);
@@ -171,6 +174,8 @@ struct Session<'a> {
     tools: &'a Tools,
     choice: ByBoot<Vec<Listed>>,
     nonce: String,
+    /// Days since 1970.
+    day: u64,
     initramfs: PathBuf,
     accelerator: Accelerator,
     /// Where each guest has a folder of its own.
@@ -185,6 +190,8 @@ struct Guest {
     boot: Boot,
     /// Nothing if there was no time to boot it.
     found: Option<Result<Answer, Fault>>,
+    /// Emulation has tripped, and this is what came of it when it was booted once more.
+    is_second: bool,
 }
 
 impl<'a> Session<'a> {
@@ -201,6 +208,7 @@ impl<'a> Session<'a> {
             choice,
             end,
             nonce: format!("{}-{}", std::process::id(), now.as_nanos()),
+            day: now.as_secs() / (24 * 3600),
             initramfs: folder.join("initramfs.cpio"),
             accelerator: Accelerator::Emulation,
             folder,
@@ -305,10 +313,11 @@ impl<'a> Session<'a> {
         until: Option<Instant>,
     ) -> anyhow::Result<Guest> {
         let (mut machine, series) = (self.machine(kernel, boot), kernel.series);
-        let ended = |found| Guest {
+        let ended = |found, is_second| Guest {
             series,
             boot,
             found,
+            is_second,
         };
         if boot == Boot::Whole && first > 0 {
             machine.orders = format!("{} --first {first}", machine.orders);
@@ -316,20 +325,21 @@ impl<'a> Session<'a> {
         if let Some(until) = until {
             let left = until.saturating_duration_since(Instant::now());
             if left < LEAST {
-                return Ok(ended(None));
+                return Ok(ended(None, false));
             }
             machine.orders = format!("{} --seconds {}", machine.orders, left.as_secs());
             machine.deadline = left + self.overrun();
         }
-        let mut found = self.boot(&machine, series)?;
+        let found = self.boot(&machine, series)?;
         if let Err(fault) = &found {
             let console = fs::read(machine.console()).unwrap_or_default();
-            if verdict::is_of_emulation(fault, &String::from_utf8_lossy(&console)) {
+            let console = String::from_utf8_lossy(&console);
+            if verdict::is_of_emulation(self.accelerator, fault, &console) {
                 println!("{series}: emulation has tripped (`Oops: int3`); once more");
-                found = self.boot(&machine, series)?;
+                return Ok(ended(Some(self.boot(&machine, series)?), true));
             }
         }
-        Ok(ended(Some(found)))
+        Ok(ended(Some(found), false))
     }
 
     fn overrun(&self) -> Duration {
@@ -347,7 +357,8 @@ impl<'a> Session<'a> {
     }
 
     fn boot(&self, machine: &Machine<'_>, series: Series) -> anyhow::Result<Result<Answer, Fault>> {
-        println!("{series}: booting {}", machine.kernel.image.display());
+        let (image, seed) = (machine.kernel.image.display(), self.seed(series));
+        println!("{series}: booting {image}, {SEED}={seed}");
         let ended = machine.run(|line| println!("{series}: {line}"))?;
         let seconds = ended.elapsed.as_secs();
         let disk = fs::read(machine.disk()).context("reading a guest's disk")?;
@@ -365,6 +376,13 @@ impl<'a> Session<'a> {
                 Err(fault)
             }
         })
+    }
+
+    /// The seed that we were told ourselves, or else another one for each day and kernel: a guest has time for a part of a course alone,
+    /// which is another part each time then.
+    fn seed(&self, series: Series) -> String {
+        let own = || seed_of(self.day, self.args.cgroup, series).to_string();
+        env::var(SEED).unwrap_or_else(|_| own())
     }
 
     fn machine<'b>(&'b self, kernel: &'b Kernel, boot: Boot) -> Machine<'b> {
@@ -390,6 +408,7 @@ impl<'a> Session<'a> {
                 ("TMPDIR", guest::TEMPORARY.to_owned()),
                 ("BRINK_TEST_SLOWNESS", slowness.to_string()),
                 ("BRINK_TEST_GUEST", "1".to_owned()),
+                (SEED, self.seed(kernel.series)),
             ],
             folder: self.folder.join(boot.behind(&kernel.series.to_string())),
             deadline: if self.args.full { full } else { ordinary },
@@ -403,6 +422,10 @@ impl<'a> Session<'a> {
     fn add(&self, guest: &Guest, report: &mut Report) {
         let series = guest.series;
         let place = |kernel: &str| guest.boot.behind(kernel);
+        if guest.is_second {
+            let kernel = place(&format!("kernel {series}"));
+            println!("{kernel}: booted once more, because emulation has tripped (`Oops: int3`)");
+        }
         match &guest.found {
             None => {
                 let tests = self.choice.of(guest.boot);
@@ -431,6 +454,19 @@ impl<'a> Session<'a> {
     }
 }
 
+/// One seed for each day, and kernel and control groups.
+fn seed_of(day: u64, cgroup: Cgroup, series: Series) -> u64 {
+    let place = match (cgroup, series) {
+        (Cgroup::V2, Series::V6_1) => 0,
+        (Cgroup::V2, Series::V6_12) => 1,
+        (Cgroup::V2, Series::Newest) => 2,
+        (Cgroup::V1, Series::V6_1) => 3,
+        (Cgroup::V1, Series::V6_12) => 4,
+        (Cgroup::V1, Series::Newest) => 5,
+    };
+    10 * day + place
+}
+
 /// Writes the files that came back beside the logs.
 fn save(files: &[Entry], folder: &Path) -> anyhow::Result<()> {
     for file in files {
@@ -448,6 +484,8 @@ fn save(files: &[Entry], folder: &Path) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use clap::Parser as _;
 
     use super::*;
@@ -471,6 +509,17 @@ mod tests {
         check("vm --kernel newest --kernel 6.1 --kernel 6.1", &both);
         assert!(Line::try_parse_from(["vm", "--kernel", "5.15"]).is_err());
         assert!(Line::try_parse_from(["vm", "--short", "--full"]).is_err());
+    }
+
+    #[test]
+    fn each_day_and_kernel_has_a_seed_of_its_own() {
+        let mut seeds = BTreeSet::new();
+        for day in [20_000, 20_001] {
+            for cgroup in [Cgroup::V1, Cgroup::V2] {
+                seeds.extend(ALL.map(|series| seed_of(day, cgroup, series)));
+            }
+        }
+        assert_eq!(seeds.len(), 2 * 2 * ALL.len());
     }
 
     #[test]

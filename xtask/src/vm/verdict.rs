@@ -4,6 +4,7 @@ use std::{fmt, process::ExitStatus, time::Duration};
 use super::{
     cpio::{self, Data, Entry},
     job::{ANSWER, Answer},
+    machine::Accelerator,
 };
 
 /// What the kernel says when emulation has tripped over code that was patched while it ran.
@@ -67,9 +68,15 @@ pub(super) fn judge(ended: Ended, disk: &[u8], nonce: &str) -> Result<(Answer, V
     Ok((answer, files))
 }
 
-/// Whether the same may go well next time: only emulation fails like this, and no kernel does on a processor.
-pub(super) fn is_of_emulation(fault: &Fault, console: &str) -> bool {
-    matches!(fault, Fault::Died(_)) && console.contains(TRIPPED) && console.contains(PANIC)
+/// Whether emulation has tripped, and the kernel ended by it.
+pub(super) fn has_tripped(console: &str) -> bool {
+    console.contains(TRIPPED) && console.contains(PANIC)
+}
+
+/// Whether the same may go well next time: only emulation fails like this, and on a processor it is the kernel that did.
+pub(super) fn is_of_emulation(accelerator: Accelerator, fault: &Fault, console: &str) -> bool {
+    let is_emulated = accelerator == Accelerator::Emulation;
+    is_emulated && matches!(fault, Fault::Died(_)) && has_tripped(console)
 }
 
 #[cfg(test)]
@@ -140,16 +147,18 @@ mod tests {
 
     #[test]
     fn only_what_emulation_has_tripped_over_is_tried_again() {
+        const EMULATED: Accelerator = Accelerator::Emulation;
         let died = Fault::Died(String::new());
         let tripped = format!("{TRIPPED}: 0000 [#1]\n{PANIC} - not syncing: Fatal exception");
-        assert!(is_of_emulation(&died, &tripped));
-        assert!(!is_of_emulation(&died, TRIPPED));
-        assert!(!is_of_emulation(
-            &died,
-            "Kernel panic - not syncing: Oops: general"
-        ));
+        assert!(is_of_emulation(EMULATED, &died, &tripped));
+        assert!(!is_of_emulation(Accelerator::Kvm, &died, &tripped));
+        let general = "Kernel panic - not syncing: Oops: general";
+        for console in [TRIPPED, general] {
+            assert!(!is_of_emulation(EMULATED, &died, console), "{console}");
+        }
         let hung = Fault::Hung(Duration::from_secs(1));
-        assert!(!is_of_emulation(&hung, &tripped));
-        assert!(!is_of_emulation(&Fault::Emulator(String::new()), &tripped));
+        for fault in [hung, Fault::Emulator(String::new())] {
+            assert!(!is_of_emulation(EMULATED, &fault, &tripped), "{fault}");
+        }
     }
 }

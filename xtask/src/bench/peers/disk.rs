@@ -3,7 +3,7 @@ use std::{
     fs,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
 };
 
 use anyhow::{Context as _, bail};
@@ -17,6 +17,25 @@ use crate::{
 const SIZE: &str = "768M";
 /// Where a system without it in its path has it.
 const MKE2FS: [&str; 3] = ["mke2fs", "/usr/sbin/mke2fs", "/sbin/mke2fs"];
+
+/// The program that makes the filesystem; it is looked for before anything is built or measured, too.
+///
+/// # Errors
+/// When it is missing.
+pub(super) fn mke2fs() -> anyhow::Result<&'static str> {
+    for program in MKE2FS {
+        let mut version = Command::new(program);
+        version.arg("-V").stdin(Stdio::null());
+        version.stdout(Stdio::null()).stderr(Stdio::null());
+        match version.status() {
+            // Whatever it answers, it is there.
+            Ok(_) => return Ok(program),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error).with_context(|| format!("starting {program}")),
+        }
+    }
+    bail!("mke2fs is missing, which makes the guests' disk: apt-get install e2fsprogs")
+}
 
 /// Writes the image, without mounting anything.
 ///
@@ -75,17 +94,15 @@ fn merge(root: &Path, name: &str) -> anyhow::Result<()> {
 }
 
 fn make(root: &Path, image: &Path) -> anyhow::Result<()> {
-    for program in MKE2FS {
-        let mut mke2fs = Command::new(program);
-        mke2fs.args(["-q", "-F", "-t", "ext4", "-m", "0"]);
-        mke2fs.args(["-E", "root_owner=0:0,lazy_itable_init=0,nodiscard", "-d"]);
-        mke2fs.arg(root).arg(image).arg(SIZE);
-        match mke2fs.status() {
-            Ok(status) if status.success() => return Ok(()),
-            Ok(status) => bail!("{mke2fs:?}: {status}"),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error).with_context(|| format!("starting {program}")),
-        }
+    let program = mke2fs()?;
+    let mut command = Command::new(program);
+    command.args(["-q", "-F", "-t", "ext4", "-m", "0"]);
+    command.args(["-E", "root_owner=0:0,lazy_itable_init=0,nodiscard", "-d"]);
+    command.arg(root).arg(image).arg(SIZE);
+    let status = command.status();
+    let status = status.with_context(|| format!("starting {program}"))?;
+    if !status.success() {
+        bail!("{command:?}: {status}");
     }
-    bail!("mke2fs is missing: apt-get install e2fsprogs")
+    Ok(())
 }

@@ -1,6 +1,6 @@
-//! The runs in guests: as many after each other as it takes; one that dies costs the run that it died in.
+//! The runs in guests: as many after each other as it takes; one that dies costs the run that it died in, unless its emulator has failed.
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::Path,
     thread,
     time::{Duration, Instant},
@@ -18,6 +18,8 @@ pub(super) const MEMORY: u32 = 1024;
 const SILENCE: Duration = Duration::from_mins(3);
 /// Guests that die before their first run are not tried for ever.
 const TRIES: usize = 3;
+/// Noted of a run that was made again.
+const AGAIN: &str = "made again: the emulator failed in it the first time";
 
 /// What guests have found out.
 #[derive(Debug, Default)]
@@ -72,87 +74,134 @@ impl Results {
 /// One guest after the other.
 fn in_turn(
     host: (&Depot, &Path, usize),
-    mut left: Vec<Run>,
+    left: Vec<Run>,
     most: Duration,
 ) -> anyhow::Result<Results> {
     let began = Instant::now();
-    let mut results = Results::default();
+    let mut turn = Turn {
+        left,
+        ..Turn::default()
+    };
     let mut useless = 0;
-    while !left.is_empty() && useless < TRIES {
+    while !turn.left.is_empty() && useless < TRIES {
         let spare = most.saturating_sub(began.elapsed());
         if spare.is_zero() {
-            println!("the time is over with {} runs left", left.len());
+            println!("the time is over with {} runs left", turn.left.len());
             break;
         }
-        results.guests += 1;
-        let before = left.len();
-        one(host, &mut left, spare, &mut results)?;
-        useless = if left.len() < before { 0 } else { useless + 1 };
+        turn.results.guests += 1;
+        let before = turn.progress();
+        turn.one(host, spare)?;
+        useless = if turn.progress() == before {
+            useless + 1
+        } else {
+            0
+        };
     }
     anyhow::ensure!(
         useless < TRIES,
         "{TRIES} guests died before a run of theirs had ended"
     );
-    Ok(results)
+    Ok(turn.results)
 }
 
-/// One guest; what it has done is taken off the list.
-fn one(
-    (depot, disk, worker): (&Depot, &Path, usize),
-    left: &mut Vec<Run>,
-    spare: Duration,
-    results: &mut Results,
-) -> anyhow::Result<()> {
-    let job = Job { runs: left.clone() };
-    let errand = Errand {
-        name: format!("guest-{worker}"),
-        orders: "guest --peers",
-        memory: MEMORY,
-        deadline: spare,
-        silence: SILENCE,
-        disk: (disk, DISK),
-        files: vec![(JOB, serde_json::to_vec(&job)?)],
-    };
-    let mut under_way: Option<Run> = None;
-    let mut finished = false;
-    let end = depot.run(&errand, |text| match parse::<Line>(text) {
-        None => println!("guest: {text}"),
-        Some(Line::Ready { machine, rates }) => {
-            println!("guest: {machine}; at the most, bytes a second: {rates:?}");
-            results.machine = Some(*machine);
-            results.rates.push(rates);
-        }
-        Some(Line::Begin(run)) => under_way = Some(run),
-        Some(Line::Done(found)) => {
-            tell(&found);
-            left.retain(|run| run.number != found.number);
-            results.found.push(*found);
-            under_way = None;
-        }
-        Some(Line::Failed { number, why }) => {
-            println!("run {number} failed: {why}");
-            left.retain(|run| run.number != number);
-            results.failed.push((number, why));
-            under_way = None;
-        }
-        Some(Line::Alive) => {}
-        Some(Line::End) => finished = true,
-    })?;
-    let why = match end {
-        End::Died(why) => Some(why),
-        End::Itself if !finished => Some("it restarted itself".to_owned()),
-        // A run that the end of our time cut off has shown nothing.
-        End::Itself | End::Time => None,
-    };
-    if let (Some(why), Some(run)) = (why, under_way) {
-        println!("guest: {why}");
-        left.retain(|other| other.number != run.number);
-        let why = why.lines().next().unwrap_or_default();
-        let found = Found::died(&run, format!("the guest: {why}"));
-        tell(&found);
-        results.found.push(found);
+/// What one worker has to do, and has done.
+#[derive(Debug, Default)]
+struct Turn {
+    left: Vec<Run>,
+    /// Runs in which an emulator has failed: each is made again once.
+    again: BTreeSet<usize>,
+    results: Results,
+}
+
+impl Turn {
+    /// It is another one after each guest that was of any use.
+    fn progress(&self) -> (usize, usize) {
+        (self.left.len(), self.again.len())
     }
-    Ok(())
+
+    /// One guest; what it has done is taken off the list.
+    fn one(
+        &mut self,
+        (depot, disk, worker): (&Depot, &Path, usize),
+        spare: Duration,
+    ) -> anyhow::Result<()> {
+        let job = Job {
+            runs: self.left.clone(),
+        };
+        let errand = Errand {
+            name: format!("guest-{worker}"),
+            orders: "guest --peers",
+            memory: MEMORY,
+            deadline: spare,
+            silence: SILENCE,
+            disk: (disk, DISK),
+            files: vec![(JOB, serde_json::to_vec(&job)?)],
+        };
+        let mut under_way: Option<Run> = None;
+        let mut finished = false;
+        let end = depot.run(&errand, |text| match parse::<Line>(text) {
+            None => println!("guest: {text}"),
+            Some(Line::Ready { machine, rates }) => {
+                println!("guest: {machine}; at the most, bytes a second: {rates:?}");
+                self.results.machine = Some(*machine);
+                self.results.rates.push(rates);
+            }
+            Some(Line::Begin(run)) => under_way = Some(run),
+            Some(Line::Done(found)) => {
+                self.take(*found);
+                under_way = None;
+            }
+            Some(Line::Failed { number, why }) => {
+                self.fail(number, why);
+                under_way = None;
+            }
+            Some(Line::Alive) => {}
+            Some(Line::End) => finished = true,
+        })?;
+        self.charge(end, under_way, finished);
+        Ok(())
+    }
+
+    /// What the end of a guest makes of the run that it came in. A failure of the emulator is not held against whoever ran there.
+    fn charge(&mut self, end: End, run: Option<Run>, is_finished: bool) {
+        let (why, is_emulators) = match end {
+            End::Emulator(why) => (why, true),
+            End::Died(why) => (why, false),
+            End::Itself if !is_finished => ("it restarted itself".to_owned(), false),
+            // A run that the end of our time cut off has shown nothing.
+            End::Itself | End::Time => return,
+        };
+        println!("guest: {why}");
+        let Some(run) = run else {
+            return;
+        };
+        let why = why.lines().next().unwrap_or_default();
+        if !is_emulators {
+            self.take(Found::died(&run, format!("the guest: {why}")));
+        } else if self.again.insert(run.number) {
+            println!("run {} is made again", run.number);
+        } else {
+            self.fail(run.number, format!("the emulator, twice: {why}"));
+        }
+    }
+
+    /// A run has been judged.
+    fn take(&mut self, mut found: Found) {
+        if self.again.contains(&found.number) {
+            found.notes.push(AGAIN.to_owned());
+        }
+        tell(&found);
+        self.left.retain(|run| run.number != found.number);
+        self.results.found.push(found);
+    }
+
+    /// A run cannot be judged.
+    fn fail(&mut self, number: usize, why: String) {
+        println!("run {number} failed: {why}");
+        self.left.retain(|run| run.number != number);
+        self.results.failed.push((number, why));
+    }
 }
 
 fn tell(found: &Found) {
@@ -187,5 +236,74 @@ fn tell(found: &Found) {
             "     after the crossing, ms: {}",
             stages.collect::<Vec<_>>().join(", ")
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{contender::Contender, workload::Workload},
+        *,
+    };
+
+    #[test]
+    fn a_run_in_which_the_emulator_fails_is_made_again_once_and_is_nobodys_loss() {
+        let run = |number| Run {
+            number,
+            contender: Contender::Earlyoom,
+            workload: Workload::Anon(100),
+            seed: 0,
+        };
+        let crash = || End::Emulator("QEMU: signal: 9 (SIGKILL)".to_owned());
+        let mut turn = Turn {
+            left: vec![run(0), run(1), run(2)],
+            ..Turn::default()
+        };
+        turn.charge(crash(), None, false);
+        assert_eq!(turn.progress(), (3, 0), "in no run");
+        for number in [0, 1] {
+            turn.charge(crash(), Some(run(number)), false);
+        }
+        assert_eq!(turn.progress(), (3, 2));
+        turn.take(Found::of(&run(0)));
+        turn.charge(crash(), Some(run(1)), false);
+        assert_eq!(turn.left, [run(2)]);
+        let [found] = &turn.results.found[..] else {
+            panic!("{:?}", turn.results.found);
+        };
+        assert_eq!((found.number, &*found.notes), (0, &[AGAIN.to_owned()][..]));
+        let [(1, why)] = &turn.results.failed[..] else {
+            panic!("{:?}", turn.results.failed);
+        };
+        assert!(why.contains("twice") && why.contains("SIGKILL"), "{why}");
+    }
+
+    #[test]
+    fn a_guest_that_falls_silent_or_restarts_is_lost_by_whoever_ran_there() {
+        let run = Run {
+            number: 7,
+            contender: Contender::Earlyoom,
+            workload: Workload::Anon(100),
+            seed: 0,
+        };
+        for (end, is_finished, is_lost) in [
+            (
+                End::Died("silent for 180s\n    last words".to_owned()),
+                false,
+                true,
+            ),
+            (End::Itself, false, true),
+            (End::Itself, true, false),
+            (End::Time, false, false),
+        ] {
+            let mut turn = Turn {
+                left: vec![run],
+                ..Turn::default()
+            };
+            turn.charge(end, Some(run), is_finished);
+            let lost = turn.results.found.iter().filter(|found| found.is_lost());
+            assert_eq!(lost.count(), usize::from(is_lost));
+            assert_eq!(turn.left.is_empty(), is_lost);
+        }
     }
 }

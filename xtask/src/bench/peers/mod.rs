@@ -70,6 +70,10 @@ pub fn run(settings: &Settings, args: &Args) -> anyhow::Result<Verdict> {
     );
     // What cannot be kept afterwards is told before.
     let when = args.publish.then(When::now).transpose()?;
+    // Without it there would be no guests behind the build and what is measured on the machine.
+    if !is_machine_alone {
+        disk::mke2fs()?;
+    }
     let depot = Depot::open(Series::V6_12)?;
     let peers = depot.peers();
     println!("compared with: {:?}", peers.versions);
