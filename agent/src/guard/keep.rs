@@ -227,24 +227,7 @@ impl Guard {
         self.adopt_slots();
         self.recall_more(now());
         self.kill_what_was_started_again(now());
-        self.retire(old);
-    }
-
-    /// Gives back a roster to be freed elsewhere, or keeps it while there is no room. The watcher sends none meanwhile: only of several
-    /// that were on their way already is any freed here.
-    fn retire(&mut self, old: Box<Roster>) {
-        if self.ports.reports.is_full() {
-            self.retired = Some(old);
-        } else {
-            let _had_room = self.ports.reports.send(Report::Retired(old));
-        }
-    }
-
-    /// Gives back the one that has found no room so far.
-    pub(super) fn retire_kept(&mut self) {
-        if let Some(old) = self.retired.take() {
-            self.retire(old);
-        }
+        self.ports.retire(old);
     }
 
     /// A victim whose cgroups were removed is gone, and this is the last moment at which that can be told of them: the
@@ -368,21 +351,18 @@ mod tests {
     }
 
     #[test]
-    fn a_roster_that_finds_no_room_is_kept_until_there_is_some() {
+    fn a_roster_that_was_replaced_is_freed_elsewhere_although_the_reports_are_full() {
         let mut scene = Scene::killing();
         let ports = std::sync::Arc::clone(&scene.guard.ports);
         while ports.reports.send(Report::Heard(0)).is_ok() {}
-        let roster = scene.roster(&["a"]);
-        scene.guard.replace_roster(roster);
-        scene.guard.retire_kept();
-        assert!(scene.guard.retired.is_some());
-        let mut told = std::iter::from_fn(|| ports.reports.take());
-        assert!(told.all(|report| !matches!(report, Report::Retired(_))));
-
-        scene.guard.retire_kept();
-        assert!(scene.guard.retired.is_none());
-        let told = ports.reports.take();
-        assert!(matches!(told, Some(Report::Retired(_))), "{told:?}");
+        let mut replace = |names: &[&str]| {
+            let roster = scene.roster(names);
+            scene.guard.replace_roster(roster);
+            ports.retired.len()
+        };
+        assert_eq!((replace(&["a"]), replace(&["a", "idle"])), (1, 2));
+        ports.free_retired();
+        assert_eq!(replace(&["a"]), 1);
     }
 
     #[test]

@@ -153,8 +153,6 @@ struct Guard {
     ledger: Option<Ledger>,
     author: Author,
     roster: Box<Roster>,
-    /// One that was replaced when the reports had no room for it.
-    retired: Option<Box<Roster>>,
     usage: Vec<Option<PodUsage>>,
     order: Vec<u32>,
     threads: Option<i64>,
@@ -268,7 +266,6 @@ impl Guard {
             ledger: plan.ledger,
             author: plan.author,
             roster: plan.roster,
-            retired: None,
             usage: Vec::with_capacity(workloads),
             order: Vec::with_capacity(workloads),
             threads: None,

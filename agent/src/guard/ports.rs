@@ -125,8 +125,8 @@ pub enum Report {
     Again(Again),
     /// A container that is looked at no more: the guard frees no memory.
     Left(Box<Newcomer>),
-    /// A roster that was replaced: the guard frees no memory.
-    Retired(Box<Roster>),
+    /// A roster was replaced, and waits in [`Ports::retired`].
+    Retired,
     /// A configuration that was taken over: the guard frees no memory.
     Reconfigured(Box<Reconfiguration>),
     /// The guard's rung changed, or is told for the first time.
@@ -156,6 +156,8 @@ pub struct Ports {
     pub reclaims: Port<Option<ReclaimAsked>>,
     /// Whether anybody takes these.
     pub reclaims_served: AtomicBool,
+    /// Rosters that were replaced: the guard frees no memory.
+    pub retired: ArrayQueue<Box<Roster>>,
     /// What is known of filesystems.
     pub disks: DiskBoard,
     /// Empty steps for the guard to fill.
@@ -268,6 +270,7 @@ impl Ports {
             evicted: Port::new(Self::EVICTED)?,
             reclaims: Port::new(Self::RECLAIMS)?,
             reclaims_served: AtomicBool::new(false),
+            retired: ArrayQueue::new(Self::COMMANDS),
             disks: DiskBoard::default(),
             steps: ArrayQueue::new(steps.max(4)),
             pages: ArrayQueue::new(Self::PAGES),
@@ -284,6 +287,17 @@ impl Ports {
         {}
         while ports.pages.push(Box::default()).is_ok() {}
         Ok(ports)
+    }
+
+    /// Puts a roster away that was replaced, and has it freed. There is room for as many as can be on their way to the guard at a time.
+    pub fn retire(&self, old: Box<Roster>) {
+        let _has_room = self.retired.push(old);
+        let _told_or_counted = self.reports.send(Report::Retired);
+    }
+
+    /// Frees those: where they are told of, and before each that is sent to the guard, so that there is room for what it replaces.
+    pub fn free_retired(&self) {
+        while self.retired.pop().is_some() {}
     }
 
     /// Has the guard look at what is known of filesystems.

@@ -249,7 +249,6 @@ impl Guard {
 
     /// Applies what the runtime asks; true to stop.
     fn take_commands(&mut self) -> bool {
-        self.retire_kept();
         self.ports.commands.hush();
         let mut controlled = self.ports.disks.take_ring();
         while let Some(command) = self.ports.commands.take() {

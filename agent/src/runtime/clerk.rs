@@ -146,7 +146,8 @@ impl Clerk {
             }
             Report::Pods(group) => self.take_pods_group(group),
             Report::Reconfigured(new) => self.take_reconfigured(*new),
-            Report::Retired(_) | Report::Left(_) | Report::Stopped => {}
+            Report::Retired => self.ports.free_retired(),
+            Report::Left(_) | Report::Stopped => {}
         }
     }
 

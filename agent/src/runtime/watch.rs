@@ -325,19 +325,14 @@ impl Watcher {
             }
             Err(error) => warn!(%error, "the workloads cannot be listed; the last list stands"),
         }
+        // Should the clerk hang, nobody else frees what this one replaces.
+        self.ports.free_retired();
         // To the builder it is told already: one that found no room would never come again by itself.
-        if !self.send_roster() && was_sent {
+        if !self.unsent.send(&self.ports.commands) && was_sent {
             warn!(
-                "a queue of the guard is full; it is told of the workloads as soon as there is room"
+                "the guard's queue is full; it is told of the workloads as soon as there is room"
             );
         }
-    }
-
-    /// Sends the roster that waits, if there is one; false if it stays here. Where the reports are full the guard could not give back the
-    /// one that it has.
-    fn send_roster(&mut self) -> bool {
-        self.unsent.is_empty()
-            || !self.ports.reports.is_full() && self.unsent.send(&self.ports.commands)
     }
 }
 
