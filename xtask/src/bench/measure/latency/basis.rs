@@ -9,8 +9,10 @@ use super::super::{
 
 /// Between two looks of the truth a contender may be earlier; this is several.
 const LEAD_NS: u64 = 1_000_000;
-/// A load that has taken all but this of its way may have come to the threshold: it is not alone on the node.
-const NEAR: u64 = 64 * MIB;
+/// A load that has taken all but this of its way may have come to the threshold: on a machine it is not alone, and in a group the truth may
+/// have missed what it took last.
+const NEAR_ON_MACHINE: u64 = 64 * MIB;
+const NEAR_IN_GROUP: u64 = 16 * MIB;
 
 /// What a contender did. Times are nanoseconds of `CLOCK_MONOTONIC`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,12 +53,19 @@ pub(super) struct Course {
     pub(super) touched: u64,
     /// Bytes from its start to the threshold.
     pub(super) way: u64,
+    /// It is in a group that is the node.
+    pub(super) is_in_group: bool,
 }
 
 impl Course {
     /// Whether it may have come to the threshold, by its own account.
     const fn has_arrived(&self) -> bool {
-        self.touched.saturating_add(NEAR) >= self.way
+        let near = if self.is_in_group {
+            NEAR_IN_GROUP
+        } else {
+            NEAR_ON_MACHINE
+        };
+        self.touched.saturating_add(near) >= self.way
     }
 }
 
@@ -99,7 +108,7 @@ impl Disturbed {
     /// As a note.
     pub(super) fn note(self) -> String {
         format!(
-            "{} runs said nothing because others had crossed before the load began, and {} because the truth saw no crossing",
+            "{} runs said nothing because others had crossed before the load began, and {} because the truth saw no crossing, or none before the kill",
             self.early, self.unseen
         )
     }
@@ -170,6 +179,7 @@ mod tests {
             began: BEGAN,
             touched,
             way: WAY,
+            is_in_group: false,
         };
         basis(&seen, act, &course)
     }
@@ -194,7 +204,10 @@ mod tests {
         let premature = Ok(Basis::Premature);
         assert_eq!(found(None, Some(act(BEGAN - 1)), 0), premature);
         assert_eq!(found(None, Some(act(BEGAN + 1)), HALF), premature);
-        assert_eq!(found(None, Some(act(BEGAN + 1)), WAY - NEAR - 1), premature);
+        assert_eq!(
+            found(None, Some(act(BEGAN + 1)), WAY - NEAR_ON_MACHINE - 1),
+            premature
+        );
         let too_soon = CROSSED - PERIOD - LEAD_NS - 1;
         assert_eq!(found(Some(CROSSED), Some(act(too_soon)), HALF), premature);
         let before_others = BEGAN - 20_000_000;
@@ -207,9 +220,30 @@ mod tests {
     #[test]
     fn a_crossing_that_the_truth_missed_is_nobodys_fault() {
         let unseen = Err(Disturbance::Unseen);
-        assert_eq!(found(None, Some(act(BEGAN + 1)), WAY - NEAR), unseen);
+        assert_eq!(
+            found(None, Some(act(BEGAN + 1)), WAY - NEAR_ON_MACHINE),
+            unseen
+        );
         let too_soon = CROSSED - PERIOD - LEAD_NS - 1;
         assert_eq!(found(Some(CROSSED), Some(act(too_soon)), WAY), unseen);
+    }
+
+    #[test]
+    fn in_a_group_a_load_has_arrived_later() {
+        for (is_in_group, left, expected) in [
+            (false, 64 * MIB, true),
+            (false, 64 * MIB + 1, false),
+            (true, 16 * MIB, true),
+            (true, 16 * MIB + 1, false),
+        ] {
+            let course = Course {
+                began: BEGAN,
+                touched: WAY - left,
+                way: WAY,
+                is_in_group,
+            };
+            assert_eq!(course.has_arrived(), expected, "{course:?}");
+        }
     }
 
     #[test]

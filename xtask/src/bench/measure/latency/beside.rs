@@ -161,7 +161,7 @@ mod tests {
             let mut outcome = Outcome::default();
             outcome.add(CASE, RATIO, "", vec![1.0; 20]);
             for half in HALVES {
-                let tried = [Some(kill.clone()), odd.clone()];
+                let tried = [Some(kill.clone()), odd.clone(), odd.clone()];
                 verdict::add_faults(&mut outcome, half, &tried);
             }
             hold(&mut outcome, &settings);

@@ -190,6 +190,7 @@ fn trial(
         began,
         touched: progress.touched,
         way: pages.way(),
+        is_in_group: scene.node != Node::Machine,
     };
     let act = Act::of(sent, record.as_ref());
     let by = basis(&seen, act, &course);

@@ -27,7 +27,9 @@ const WRONG: &str = "runs with a wrong victim";
 const PREMATURE: &str = "runs with a kill before the crossing";
 const UNJUDGED: &str = "runs that could not be judged";
 /// What no run may be.
-const FAULTS: [&str; 4] = [UNKILLED, WRONG, PREMATURE, UNJUDGED];
+const FAULTS: [&str; 3] = [UNKILLED, WRONG, PREMATURE];
+/// So many runs of a case may be lost to what others on the machine do.
+const LOST: f64 = 1.0;
 const SPIKE: &str = "runs with a spike before the crossing";
 /// What the kubelet's default leaves above the threshold's end: 100 MiB.
 const DEFAULT_THRESHOLD: u64 = 100 << 20;
@@ -59,11 +61,12 @@ pub(in super::super) fn hold(outcome: &mut Outcome, settings: &Settings) {
     }
 }
 
-/// Holds a case to no fault in any run, and to no run that nobody could judge.
+/// Holds a case to no fault in any run, and to hardly a run that nobody could judge.
 pub(super) fn hold_faults(outcome: &mut Outcome, case: &str) {
     for what in FAULTS {
         outcome.limit_sum(case, what, 0.0);
     }
+    outcome.limit_sum(case, UNJUDGED, LOST);
 }
 
 /// As the tables name it.
@@ -106,7 +109,7 @@ pub(super) fn add_faults(outcome: &mut Outcome, case: &str, tried: &[Option<Tria
 
 /// Adds when each stage of a decision was reached, after the crossing.
 pub(super) fn add_stages(outcome: &mut Outcome, case: &str, tried: &[Option<Trial>]) {
-    let trials = || tried.iter().flatten();
+    let trials = || tried.iter().flatten().filter(|trial| trial.has_crossing());
     let uncertain = trials().filter_map(|trial| trial.uncertain).map(millis);
     outcome.add(case, "truth's own resolution", "ms", uncertain.collect());
     let waited = trials().map(|trial| millis(trial.waited));
@@ -171,7 +174,8 @@ mod tests {
             let mut outcome = Outcome::default();
             hold(&mut outcome, &Settings { short, seed: 1 });
             let (times, overshoot) = (2, 1);
-            let expected = (base + huge) * (times + FAULTS.len()) + base * overshoot;
+            let runs = FAULTS.len() + 1;
+            let expected = (base + huge) * (times + runs) + base * overshoot;
             assert_eq!(outcome.limits.len(), expected, "short: {short}");
             assert!(outcome.limits.iter().all(Limit::is_missed));
         }
@@ -187,7 +191,8 @@ mod tests {
         };
         let missed = |odd: Option<Trial>| {
             let mut tried = vec![Some(good.clone()); 19];
-            tried.push(odd);
+            // One that could not be judged may be somebody else's doing.
+            tried.extend([odd.clone(), odd]);
             let runs = Runs::from([((Contender::Brink, Pages::Base), tried)]);
             let settings = Settings {
                 short: true,
