@@ -154,6 +154,11 @@ fn config() -> PathBuf {
     Path::new(FOLDER).join(CONFIG)
 }
 
+/// Whether anything of the cluster of this machine runs.
+pub(crate) fn is_any_running() -> bool {
+    kubelet().or_else(api_server).is_some()
+}
+
 /// Ends it with SIGTERM; what keeps it running starts the next one, with this configuration.
 fn restart_with(text: &str) {
     fs::write(config(), text).unwrap();

@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::dying::wait_for_their_end;
-use crate::kubelet::go_on;
+use crate::kubelet::{go_on, is_any_running};
 use crate::statics::clear;
 
 /// Longest wait for anything that a kubelet does: it looks at some things only every few seconds.
@@ -53,6 +53,7 @@ impl Cluster {
     /// a failure: a test before may have broken it.
     pub(crate) fn find() -> Result<Self, String> {
         let given = env::var_os(KUBECONFIG).filter(|file| !file.is_empty());
+        let is_given = given.is_some();
         let folder = Path::new(FOLDER);
         let cluster = match given {
             Some(file) => Self {
@@ -70,18 +71,20 @@ impl Cluster {
                 "needs a Kubernetes, and there is no {missing}: `cargo xtask cluster test` runs these tests on one"
             ));
         }
+        if !is_given && !is_any_running() {
+            return Err(format!(
+                "needs a Kubernetes, and of that in {FOLDER} nothing runs: `cargo xtask cluster down` removes what is left of it"
+            ));
+        }
         // A server that a test has held until it was killed answers nobody.
         go_on();
         // Nor does the kubelet end what such a test has left in its folder.
         clear();
-        match cluster.run(&["get", "--raw", "/readyz"], "") {
-            Ok(answer) => assert!(
-                answer.status.success(),
-                "the cluster does not answer (what is left of one that has ended goes with `cargo xtask cluster down`): {}",
-                said(&answer)
-            ),
-            Err(error) => panic!("{} cannot be run: {error}", cluster.kubectl.display()),
-        }
+        assert!(
+            holds_in_time(|| cluster.answers(&["get", "--raw", "/readyz"])),
+            "the cluster does not answer: {}",
+            cluster.answer(&["get", "--raw", "/readyz"])
+        );
         wait_for_their_end(&cluster);
         Ok(cluster)
     }

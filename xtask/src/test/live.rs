@@ -184,7 +184,7 @@ fn run_suite(
             }
             first_fault = Some(fault);
         }
-        tell(name, &ended);
+        tell(name, &ended, first_fault.as_deref());
         count(&mut outcome, name, &ended, first_fault.as_deref());
     }
     Ok(Suite::told(&binary.suite, outcome))
@@ -234,7 +234,7 @@ fn list(binary: &Binary, filter: &[String]) -> anyhow::Result<Vec<String>> {
 }
 
 /// Prints the line of one test, and what it said if it failed, or if it was asked to show that.
-fn tell(name: &str, ended: &Ended) {
+fn tell(name: &str, ended: &Ended, first_fault: Option<&str>) {
     let seconds = ended.elapsed.as_secs_f64();
     match judge(name, ended) {
         Ok(None) => {
@@ -246,7 +246,13 @@ fn tell(name: &str, ended: &Ended) {
                 println!("    {line}");
             }
         }
-        Ok(Some(skip)) => println!("test {name} ... ignored, {}", skip.reason),
+        Ok(Some(skip)) => match first_fault {
+            None => println!("test {name} ... ignored, {}", skip.reason),
+            Some(fault) => println!(
+                "test {name} ... FAILED: {fault}, then skipped: {}",
+                skip.reason
+            ),
+        },
         Err(fault) => println!(
             "test {name} ... FAILED ({seconds:.2} s): {fault}\n{}",
             ended.quoted()

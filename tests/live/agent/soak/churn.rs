@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use brink_host::cgroup::Controller;
 use brink_host::cgroup::owned::OwnedCgroup;
 use brink_host::hog::{HogSpec, Load};
-use brink_tests::{Hog, in_guest, report_left_out, skip, slowed};
+use brink_tests::{Hog, in_guest, report_left_out, slowed};
 
 use super::scene::Scene;
 use crate::support::{MIB, Node};
@@ -133,9 +133,6 @@ fn a_thousand_cgroups_a_second_hide_neither_a_leak_nor_a_new_workload() {
     scene.dismiss("late");
     scene.close();
     if rate < WANTED {
-        if !in_guest() {
-            skip!("everything held, but this machine made no more than {rate} cgroups a second");
-        }
         report_left_out(&format!("{rate} cgroups a second instead of {WANTED}"));
     }
 }
