@@ -30,7 +30,9 @@ const FIRST_BACK: u64 = 256 << 10;
 const PARTS: u64 = 32;
 /// Memory of the dead counts as back when no more has come for so long.
 const SETTLED: Span = Span::from_millis(20);
-/// The same of those who are only known to be on no list any more, which they leave before they give their memory back.
+/// The same of those who are only known to be on no list any more, which they leave before they give their memory back; and of those who
+/// have exited and given back nothing. Whoever reads of them in `/proc` just then has hold of their memory, and gives it back in their
+/// stead when it gets a processor.
 const SETTLED_UNTOLD: Span = PATIENCE;
 /// A victim whose order is over is followed to its end for so long, as the engine leaves it alone.
 const LINGER: Span = Span::from_secs(5);
@@ -183,7 +185,12 @@ impl Current {
         if usage < left {
             self.left = Some((usage, at));
         }
-        let settled = have_exited.map_or(SETTLED_UNTOLD, |_| SETTLED);
+        let is_coming_back = self.completion.freed > charged / PARTS;
+        let settled = if have_exited.is_some() && is_coming_back {
+            SETTLED
+        } else {
+            SETTLED_UNTOLD
+        };
         usage <= charged / PARTS || (usage >= left && at.since(since) >= settled)
     }
 
@@ -383,6 +390,44 @@ impl Guard {
             {
                 each.completion.stages.above_again = Some(at);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHARGED: u64 = 320 << 20;
+
+    /// How many milliseconds after everybody has exited they count as gone, where this is all that they have given back.
+    fn gone_after(freed: u64) -> Option<i64> {
+        let cause = Cause {
+            signal: Signal::MemoryAvailable,
+            quantity: 0,
+        };
+        let mut victim = Current::new(1, 0, cause, Moment::START);
+        let usage = |freed| Some(CHARGED - freed);
+        victim.note_usage(usage(0), Moment::START);
+        victim.note_usage(usage(freed), Moment::START);
+        (0..1000).find(|&millis| {
+            let at = Moment::START + Span::from_millis(millis);
+            victim.has_settled((usage(freed), 0), Some(true), at)
+        })
+    }
+
+    #[test]
+    fn those_who_have_exited_and_given_back_nothing_are_waited_for_longer() {
+        let part = CHARGED / PARTS;
+        for (freed, expected) in [
+            (0, 200),
+            (part, 200),
+            (part + 1, 20),
+            (CHARGED / 2, 20),
+            (CHARGED - part, 0),
+            (CHARGED, 0),
+        ] {
+            assert_eq!(gone_after(freed), Some(expected), "{freed}");
         }
     }
 }
