@@ -153,9 +153,8 @@ impl Graces {
     }
 
     fn says(&self) -> io::Result<Option<Kept>> {
-        let file = match fs::read(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            file => file?,
+        let Some(file) = kept::read_bytes(&self.path, u64::MAX)? else {
+            return Ok(None);
         };
         let says = unseal(&file).map_err(io::Error::other)?;
         Ok(Some(serde_json::from_slice(says)?))

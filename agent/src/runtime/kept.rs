@@ -3,7 +3,7 @@
 //! They are written aside and renamed, so that a reader never meets half of one.
 
 use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
@@ -65,10 +65,7 @@ fn make(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
 ///
 /// # Errors
 /// When it is there and cannot be read.
-#[cfg(feature = "kubernetes")]
 pub(super) fn read_bytes(path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
-    use std::io::Read as _;
-
     let mut bytes = Vec::new();
     match fs::File::open(path) {
         Ok(file) => file.take(most).read_to_end(&mut bytes).map(|_| Some(bytes)),
@@ -82,9 +79,6 @@ pub(super) fn read_bytes(path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> 
 /// # Errors
 /// When it is there and cannot be read or understood.
 pub(super) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
-    match fs::read(path) {
-        Ok(text) => Ok(Some(serde_json::from_slice(&text)?)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
+    let text = read_bytes(path, u64::MAX)?;
+    Ok(text.map(|text| serde_json::from_slice(&text)).transpose()?)
 }
