@@ -31,9 +31,9 @@ const PARTS: u64 = 32;
 /// Memory of the dead counts as back when no more has come for so long.
 const SETTLED: Span = Span::from_millis(20);
 /// The same of those who are only known to be on no list any more, which they leave before they give their memory back; and of those who
-/// have exited and given back nothing. Whoever reads of them in `/proc` just then has hold of their memory, and gives it back in their
+/// have exited and whose memory somebody has mapped. Whoever reads of them in `/proc` just then has hold of it, and gives it back in their
 /// stead when it gets a processor.
-const SETTLED_UNTOLD: Span = PATIENCE;
+const SETTLED_HELD: Span = PATIENCE;
 /// A victim whose order is over is followed to its end for so long, as the engine leaves it alone.
 const LINGER: Span = Span::from_secs(5);
 /// Victims that are followed beyond their orders.
@@ -167,11 +167,12 @@ impl Current {
 
     /// Whether those who are listed no more have given back what they held; `usage` is what is still held in bytes, none
     /// when there is nothing left to read, and `kept` what of that they could not give back. `have_exited` is what the kernel
-    /// says of them, if it does.
+    /// says of them, if it does, and `mapped` how many bytes of theirs somebody has mapped.
     fn has_settled(
         &mut self,
         (usage, kept): (Option<u64>, u64),
         have_exited: Option<bool>,
+        mapped: impl FnOnce() -> Option<u64>,
         at: Moment,
     ) -> bool {
         if have_exited == Some(false) {
@@ -180,18 +181,17 @@ impl Current {
         let (Some(usage), Some(charged)) = (usage, self.charged) else {
             return true;
         };
-        let usage = usage.saturating_sub(kept);
+        let (usage, little) = (usage.saturating_sub(kept), charged / PARTS);
+        if usage <= little {
+            return true;
+        }
         let (left, since) = *self.left.get_or_insert((usage, at));
         if usage < left {
             self.left = Some((usage, at));
+            return false;
         }
-        let is_coming_back = self.completion.freed > charged / PARTS;
-        let settled = if have_exited.is_some() && is_coming_back {
-            SETTLED
-        } else {
-            SETTLED_UNTOLD
-        };
-        usage <= charged / PARTS || (usage >= left && at.since(since) >= settled)
+        let is_free = have_exited.is_some() && mapped().is_some_and(|mapped| mapped <= little);
+        at.since(since) >= if is_free { SETTLED } else { SETTLED_HELD }
     }
 
     fn is_killed(&self) -> bool {
@@ -239,9 +239,10 @@ impl Guard {
         let Some(mut current) = self.current.take() else {
             return false;
         };
+        let workload = current.workload;
         let enforces = self.engine.mode(at) == Mode::Enforcing;
         let (mut known, mut empty, mut spared) = (false, true, false);
-        for (_, group) in self.roster.of(current.workload) {
+        for (_, group) in self.roster.of(workload) {
             known = true;
             for target in group.victims() {
                 // Asked victims are only looked at: whoever came meanwhile has been granted the same grace.
@@ -255,21 +256,18 @@ impl Guard {
                 };
             }
         }
-        let usage = self.usage_of(current.workload);
+        let usage = self.usage_of(workload);
         current.note_usage(usage, at);
         let is_new = known && empty && current.completion.stages.gone.is_none();
-        let kept = if is_new {
-            self.mounted(current.workload)
-        } else {
-            0
-        };
+        let kept = if is_new { self.mounted(workload) } else { 0 };
         // The kernel does not tell the spared from the others.
-        let have_exited = || self.have_exited(current.workload).filter(|_| !spared);
-        let gone = is_new && current.has_settled((usage, kept), have_exited(), at);
+        let have_exited = || self.have_exited(workload).filter(|_| !spared);
+        let mapped = || self.mapped(workload);
+        let gone = is_new && current.has_settled((usage, kept), have_exited(), mapped, at);
         if gone {
             current.note_gone(now());
         }
-        let (moved, workload) = (current.has_moved(), current.workload);
+        let moved = current.has_moved();
         self.current = Some(current);
         if gone {
             self.feed(now(), &Input::Gone { workload, kept });
@@ -283,23 +281,19 @@ impl Guard {
         let Some(mut victim) = self.lingering.get_mut(place).and_then(Option::take) else {
             return false;
         };
-        let known = self.roster.of(victim.workload).next().is_some();
-        let usage = self.usage_of(victim.workload);
+        let workload = victim.workload;
+        let known = self.roster.of(workload).next().is_some();
+        let usage = self.usage_of(workload);
         victim.note_usage(usage, at);
-        let empty = self.is_empty(victim.workload);
-        let kept = if empty {
-            self.mounted(victim.workload)
-        } else {
-            0
-        };
-        let gone =
-            empty && victim.has_settled((usage, kept), self.have_exited(victim.workload), at);
+        let empty = self.is_empty(workload);
+        let kept = if empty { self.mounted(workload) } else { 0 };
+        let (have_exited, mapped) = (|| self.have_exited(workload), || self.mapped(workload));
+        let gone = empty && victim.has_settled((usage, kept), have_exited(), mapped, at);
         // One that left the table has nothing that could be looked at.
         if known && !gone && at.since(victim.opened) < LINGER {
             self.lingering[place] = Some(victim);
             return false;
         }
-        let workload = victim.workload;
         if gone {
             victim.note_gone(now());
         }
@@ -326,6 +320,11 @@ impl Guard {
             .of(workload)
             .filter_map(|(_, group)| files(group));
         groups.fold(0, u64::saturating_add)
+    }
+
+    /// Bytes of a workload that somebody has mapped; none when there are none or one cannot be read.
+    fn mapped(&self, workload: usize) -> Option<u64> {
+        self.sum_of(workload, |_, group| group.stat.read().ok()?.mapped())
     }
 
     /// Whether a workload is followed to its end, or has been asked to come to it.
@@ -400,8 +399,9 @@ mod tests {
 
     const CHARGED: u64 = 320 << 20;
 
-    /// How many milliseconds after everybody has exited they count as gone, where this is all that they have given back.
-    fn gone_after(freed: u64) -> Option<i64> {
+    /// How many milliseconds after everybody has exited they count as gone, where this is all that they have given back
+    /// and somebody has so much of the rest mapped.
+    fn gone_after(freed: u64, mapped: u64) -> Option<i64> {
         let cause = Cause {
             signal: Signal::MemoryAvailable,
             quantity: 0,
@@ -412,22 +412,28 @@ mod tests {
         victim.note_usage(usage(freed), Moment::START);
         (0..1000).find(|&millis| {
             let at = Moment::START + Span::from_millis(millis);
-            victim.has_settled((usage(freed), 0), Some(true), at)
+            victim.has_settled((usage(freed), 0), Some(true), || Some(mapped), at)
         })
     }
 
     #[test]
-    fn those_who_have_exited_and_given_back_nothing_are_waited_for_longer() {
+    fn those_who_have_exited_are_waited_for_longer_while_somebody_has_their_memory_mapped() {
         let part = CHARGED / PARTS;
-        for (freed, expected) in [
-            (0, 200),
-            (part, 200),
-            (part + 1, 20),
-            (CHARGED / 2, 20),
-            (CHARGED - part, 0),
-            (CHARGED, 0),
+        for (freed, mapped, expected) in [
+            (0, CHARGED, 200),
+            (CHARGED / 2, CHARGED / 2, 200),
+            (CHARGED / 2, part + 1, 200),
+            // The rest is page cache, which no end of a process gives back.
+            (0, 0, 20),
+            (CHARGED / 2, part, 20),
+            (CHARGED - part, part, 0),
+            (CHARGED, 0, 0),
         ] {
-            assert_eq!(gone_after(freed), Some(expected), "{freed}");
+            assert_eq!(
+                gone_after(freed, mapped),
+                Some(expected),
+                "{freed} {mapped}"
+            );
         }
     }
 }

@@ -2,7 +2,7 @@
 use std::fs;
 use std::time::Duration;
 
-use crate::support::{MIB, Node, PATIENCE, gone_after, lives};
+use crate::support::{MIB, Node, PATIENCE, gone_after, lives, runs};
 use brink::control::protocol::Question;
 use brink_host::hog::{HogSpec, Load};
 use brink_tests::{Hog, slowed, wait_until};
@@ -347,6 +347,37 @@ fn an_essential_process_that_came_into_the_victim_is_spared() {
     assert_eq!(record.victim_name(), "test/leaker");
     assert_eq!(record.kill.unwrap().spared, 1);
     assert!(lives(&essential), "it is never signalled");
+}
+
+/// All of them have exited, part of their memory is back, and somebody has hold of the rest for a moment: what a reader of
+/// their files in `/proc` does when it gets no processor. There is enough once it is back, so nobody else goes.
+#[test]
+fn nobody_else_goes_while_memory_of_the_dead_is_still_held() {
+    let mut node = Node::new(300);
+    let [first, second, leaker] = three(&mut node);
+    let more = "evictionMinimumReclaim: {memory.available: 80Mi}";
+    node.configure("enforce", &format!("{HARD}\n{more}"));
+    node.start(&[]);
+    let peaceful = [node.holding(first, 60), node.holding(second, 40)];
+    let mut held = node.load(leaker, Load::AnonHeld, 100 * MIB);
+    held.wait_touched(100 * MIB, PATIENCE).unwrap();
+    let members = node.groups[leaker].processes().unwrap();
+    let holder = members.into_iter().find(|pid| *pid != held.pid()).unwrap();
+    node.groups[first]
+        .add_process(holder.unsigned_abs())
+        .unwrap();
+    let leak = node.load(leaker, Load::Anon, 280 * MIB);
+    gone_after(&leak);
+    gone_after(&held);
+    let record = node.finished(1);
+    assert_eq!(record.victim_name(), "test/leaker");
+    wait_until(PATIENCE, || (!runs(holder)).then_some(())).expect("it was to end by itself");
+    assert!(peaceful.iter().all(lives), "{}", node.log());
+    assert_eq!(node.decisions().len(), 1, "{}", node.log());
+    assert!(record.freed_bytes > 100 * MIB, "{}", record.freed_bytes);
+    let [killed, ended] = ["lastSignal", "ended"].map(|stage| record.since_sample(stage).unwrap());
+    let waited = Duration::from_nanos((ended - killed).unsigned_abs());
+    assert!(waited >= Duration::from_millis(50), "{waited:?}");
 }
 
 #[test]

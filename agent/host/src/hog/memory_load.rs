@@ -7,7 +7,7 @@ use rustix::fs::MemfdFlags;
 use crate::hog::HogError;
 use crate::hog::file_load::nameless;
 use crate::hog::pace::{Pacer, Stop};
-use crate::hog::raw::{Pages, Region, Twin};
+use crate::hog::raw::{Ends, Pages, Region, Twin};
 use crate::hog::spec::{HogSpec, Load};
 
 /// What is taken between two looks at the clock: 64 pages of 4K, as the pace is defined in the method of the benches.
@@ -51,9 +51,13 @@ pub(super) fn anonymous(spec: &HogSpec, pacer: &mut Pacer) -> Result<Stop, HogEr
     Ok(pacer.finish(spec))
 }
 
-/// The same beside a second process with the same memory, which ends with this one.
+/// The same beside a second process with the same memory.
 pub(super) fn twin(spec: &HogSpec, pacer: &mut Pacer) -> Result<Stop, HogError> {
-    let twin = Twin::bear().map_err(|errno| HogError::Call {
+    let ends = match spec.load {
+        Load::AnonHeld => Ends::AfterUs,
+        _ => Ends::WithUs,
+    };
+    let twin = Twin::bear(ends).map_err(|errno| HogError::Call {
         what: "making a process with the same memory",
         errno,
     })?;

@@ -113,7 +113,7 @@ pub fn run(spec: &HogSpec) -> Result<HogReport, HogError> {
     }
     let mut pacer = Pacer::start(spec, progress)?;
     let stop = match spec.load {
-        Load::AnonTwin => memory_load::twin(spec, &mut pacer)?,
+        Load::AnonTwin | Load::AnonHeld => memory_load::twin(spec, &mut pacer)?,
         Load::Anon | Load::AnonHuge | Load::Locked => memory_load::anonymous(spec, &mut pacer)?,
         Load::AnonChurn => memory_load::churn(spec, &mut pacer)?,
         Load::Shmem => memory_load::shared(spec, &mut pacer)?,
@@ -144,7 +144,13 @@ fn offer_ourselves(spec: &HogSpec) {
     let _ = rustix::process::setrlimit(Resource::Core, none);
     if matches!(
         spec.load,
-        Load::Anon | Load::AnonTwin | Load::AnonHuge | Load::AnonChurn | Load::Locked | Load::Parts
+        Load::Anon
+            | Load::AnonTwin
+            | Load::AnonHeld
+            | Load::AnonHuge
+            | Load::AnonChurn
+            | Load::Locked
+            | Load::Parts
     ) {
         // Room for the program itself, and for aligning to huge pages.
         let most = Some(spec.bytes.saturating_add(1 << 30));

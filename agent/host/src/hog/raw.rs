@@ -10,7 +10,9 @@ use std::ptr::NonNull;
 
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, set_parent_process_death_signal};
+use rustix::process::{
+    Pid, Signal, WaitOptions, getppid, kill_process, set_parent_process_death_signal,
+};
 
 /// The size of pages a region is to have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,6 +140,15 @@ impl Briefly {
     }
 }
 
+/// When a process that shares our memory ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ends {
+    /// With us.
+    WithUs,
+    /// 60 ms after us: it holds the memory for so long.
+    AfterUs,
+}
+
 /// A process that shares our memory and does nothing.
 pub(super) struct Twin {
     child: i32,
@@ -145,7 +156,7 @@ pub(super) struct Twin {
 }
 
 impl Twin {
-    pub(super) fn bear() -> Result<Self, Errno> {
+    pub(super) fn bear(ends: Ends) -> Result<Self, Errno> {
         extern "C" fn rest(_: *mut libc::c_void) -> libc::c_int {
             let _ = set_parent_process_death_signal(Some(Signal::KILL));
             loop {
@@ -153,6 +164,23 @@ impl Twin {
                 unsafe { libc::pause() };
             }
         }
+        extern "C" fn outlive(_: *mut libc::c_void) -> libc::c_int {
+            let parent = getppid();
+            let rest = |micros| {
+                // SAFETY: needed because the stack is too small to reckon with what a wrapper does. The call touches no
+                // memory but the word for its error.
+                unsafe { libc::usleep(micros) };
+            };
+            while getppid() == parent {
+                rest(1_000);
+            }
+            rest(60_000);
+            0
+        }
+        let rest = match ends {
+            Ends::WithUs => rest,
+            Ends::AfterUs => outlive,
+        };
         let mut stack = Box::new(Stack([0; 16 << 10]));
         let top = stack.0.as_mut_ptr_range().end.cast();
         let flags = libc::CLONE_VM | libc::SIGCHLD;

@@ -12,6 +12,9 @@ pub enum Load {
     Anon,
     /// The same, shared with a second process that does nothing.
     AnonTwin,
+    /// The same, and the second process goes on for 60 ms when the first is killed, if it is in another group: for so long nothing
+    /// comes back, as when a reader of a file in `/proc/PID` has hold of the memory.
+    AnonHeld,
     /// Anonymous memory in huge pages (`MADV_HUGEPAGE`).
     AnonHuge,
     /// Anonymous memory in 4K pages, mapped, filled and unmapped over and over: a storm of faults that takes nothing
@@ -46,9 +49,10 @@ pub enum Load {
 
 impl Load {
     /// All kinds.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Anon,
         Self::AnonTwin,
+        Self::AnonHeld,
         Self::AnonHuge,
         Self::AnonChurn,
         Self::Locked,
@@ -70,6 +74,7 @@ impl Load {
         match self {
             Self::Anon => "anon",
             Self::AnonTwin => "anon-twin",
+            Self::AnonHeld => "anon-held",
             Self::AnonHuge => "anon-huge",
             Self::AnonChurn => "anon-churn",
             Self::Locked => "locked",
