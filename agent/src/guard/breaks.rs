@@ -39,8 +39,13 @@ impl Guard {
     }
 
     fn tell_of_missed(&mut self, time: Span) {
+        let now = now();
+        let followed = self.current.iter_mut();
+        for victim in followed.chain(self.lingering.iter_mut().flatten()) {
+            victim.missed(now, time);
+        }
         if self.engine.waits_for_the_dead() {
-            self.feed(now(), &Input::Recall(Recalled::Missed(time)));
+            self.feed(now, &Input::Recall(Recalled::Missed(time)));
         }
     }
 

@@ -22,12 +22,15 @@ const PACES: [(Span, Span); 2] = [
     (Span::from_millis(250), Span::from_millis(1)),
 ];
 const SLOW_PACE: Span = Span::from_millis(5);
-/// A look is followed by the next one after so many times as long as it took, or later.
+/// A look is followed by the next one after so many times as long as it took, or later, but no later than this: it may have been held up.
 const REST: i64 = 4;
+const LONGEST_REST: Span = Span::from_millis(100);
 /// Memory counts as coming back once this much of it is there.
 const FIRST_BACK: u64 = 256 << 10;
 /// The node is looked at again whenever the victim has given back one more of so many parts.
 const PARTS: u64 = 32;
+/// No more of the dead's memory than this may still be mapped by somebody when the rest counts as page cache, which they cannot give back.
+const FEW: u64 = 16 << 20;
 /// Memory of the dead counts as back when no more has come for so long.
 const SETTLED: Span = Span::from_millis(20);
 /// The same of those who are only known to be on no list any more, which they leave before they give their memory back; and of those who
@@ -176,6 +179,7 @@ impl Current {
         at: Moment,
     ) -> bool {
         if have_exited == Some(false) {
+            self.left = None;
             return false;
         }
         let (Some(usage), Some(charged)) = (usage, self.charged) else {
@@ -190,8 +194,16 @@ impl Current {
             self.left = Some((usage, at));
             return false;
         }
-        let is_free = have_exited.is_some() && mapped().is_some_and(|mapped| mapped <= little);
+        let is_free = |mapped: u64| mapped <= little.min(FEW);
+        let is_free = have_exited.is_some() && mapped().is_some_and(is_free);
         at.since(since) >= if is_free { SETTLED } else { SETTLED_HELD }
+    }
+
+    /// Nobody looked for so long, until `now`: those who have hold of the memory may not have run meanwhile either.
+    pub(super) fn missed(&mut self, now: Moment, time: Span) {
+        self.left = self
+            .left
+            .map(|(usage, since)| (usage, (since + time).min(now)));
     }
 
     fn is_killed(&self) -> bool {
@@ -222,6 +234,7 @@ impl Guard {
         self.plan_follow(at);
         // Who has thousands of processes takes long to look at, which is time that they do not get to exit.
         let rest = Span::from_nanos(now().since(at).as_nanos().saturating_mul(REST));
+        let rest = rest.min(LONGEST_REST);
         self.times.follow = self.times.follow.map(|due| due.max(at + rest));
         if news || self.times.evaluate.is_some_and(|due| due <= at) {
             self.look(now());
@@ -399,15 +412,19 @@ mod tests {
 
     const CHARGED: u64 = 320 << 20;
 
-    /// How many milliseconds after everybody has exited they count as gone, where this is all that they have given back
-    /// and somebody has so much of the rest mapped.
-    fn gone_after(freed: u64, mapped: u64) -> Option<i64> {
+    fn victim() -> Current {
         let cause = Cause {
             signal: Signal::MemoryAvailable,
             quantity: 0,
         };
-        let mut victim = Current::new(1, 0, cause, Moment::START);
-        let usage = |freed| Some(CHARGED - freed);
+        Current::new(1, 0, cause, Moment::START)
+    }
+
+    /// How many milliseconds after everybody has exited they count as gone, where this is all that they have given back
+    /// and somebody has so much of the rest mapped.
+    fn gone_after(charged: u64, freed: u64, mapped: u64) -> Option<i64> {
+        let mut victim = victim();
+        let usage = |freed| Some(charged - freed);
         victim.note_usage(usage(0), Moment::START);
         victim.note_usage(usage(freed), Moment::START);
         (0..1000).find(|&millis| {
@@ -417,23 +434,41 @@ mod tests {
     }
 
     #[test]
+    fn time_in_which_nobody_looked_and_looks_at_who_came_again_begin_the_wait_anew() {
+        let at = |millis| Moment::START + Span::from_millis(millis);
+        let mut victim = victim();
+        victim.note_usage(Some(CHARGED), Moment::START);
+        let settles = |victim: &mut Current, have_exited, millis| {
+            let held = || Some(CHARGED);
+            victim.has_settled((Some(CHARGED), 0), Some(have_exited), held, at(millis))
+        };
+        assert!(!settles(&mut victim, true, 0));
+        victim.missed(at(300), Span::from_millis(300));
+        assert!(!settles(&mut victim, true, 499));
+        assert!(settles(&mut victim, true, 500));
+        assert!(!settles(&mut victim, false, 501));
+        assert!(!settles(&mut victim, true, 502));
+        assert!(settles(&mut victim, true, 702));
+    }
+
+    #[test]
     fn those_who_have_exited_are_waited_for_longer_while_somebody_has_their_memory_mapped() {
         let part = CHARGED / PARTS;
-        for (freed, mapped, expected) in [
-            (0, CHARGED, 200),
-            (CHARGED / 2, CHARGED / 2, 200),
-            (CHARGED / 2, part + 1, 200),
+        let much = 1 << 40;
+        for (charged, freed, mapped, expected) in [
+            (CHARGED, 0, CHARGED, 200),
+            (CHARGED, CHARGED / 2, CHARGED / 2, 200),
+            (CHARGED, CHARGED / 2, part + 1, 200),
+            (much, 0, FEW + 1, 200),
             // The rest is page cache, which no end of a process gives back.
-            (0, 0, 20),
-            (CHARGED / 2, part, 20),
-            (CHARGED - part, part, 0),
-            (CHARGED, 0, 0),
+            (CHARGED, 0, 0, 20),
+            (CHARGED, CHARGED / 2, part, 20),
+            (much, 0, FEW, 20),
+            (CHARGED, CHARGED - part, part, 0),
+            (CHARGED, CHARGED, 0, 0),
         ] {
-            assert_eq!(
-                gone_after(freed, mapped),
-                Some(expected),
-                "{freed} {mapped}"
-            );
+            let found = gone_after(charged, freed, mapped);
+            assert_eq!(found, Some(expected), "{charged} {freed} {mapped}");
         }
     }
 }

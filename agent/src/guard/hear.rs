@@ -70,6 +70,12 @@ impl Guard {
                 .probe()
                 .drain_signals(BOUND, |signal| heard.push(Item::of(signal)));
             self.hear_of_breaks(&heard, woke);
+            // What the kernel has killed already counts for a crossing that was told before it.
+            for item in &heard {
+                if let Item::Victim(record) = item {
+                    self.kernel_killed(record, woke);
+                }
+            }
             for item in &heard {
                 self.apply(item, woke);
             }
@@ -93,12 +99,8 @@ impl Guard {
     fn apply(&mut self, item: &Item, woke: Moment) {
         match item {
             Item::Sample(record) => self.take_sample(record, woke),
-            Item::Victim(record) => {
-                self.kernel_killed(record, woke);
-                self.look(super::now());
-            }
-            // Reclaim gives up: whatever the last sample said, this is the moment to look.
-            Item::Retry => self.look(super::now()),
+            // The killer was faster, or reclaim gives up: whatever the last sample said, this is the moment to look.
+            Item::Victim(_) | Item::Retry => self.look(super::now()),
             // Once for all of them: a service of thousands ends in as many signals.
             Item::Ended { .. } => {}
             Item::Threads { threads, is_over } => {

@@ -213,7 +213,7 @@ impl Guard {
 
     /// Takes a new roster; the old one goes back to be freed elsewhere.
     pub(super) fn replace_roster(&mut self, roster: Box<Roster>) {
-        self.see_whether_removed();
+        self.see_whether_removed(&roster);
         let old = std::mem::replace(&mut self.roster, roster);
         // Before anybody is chosen from it: of another group's shortage its word on who is outside would be wrong.
         if self.files.follow_pods(self.roster.pods_group.as_deref()) {
@@ -231,16 +231,20 @@ impl Guard {
     }
 
     /// A victim whose cgroups were removed is gone, and this is the last moment at which that can be told of them: the
-    /// new roster does not have them.
-    fn see_whether_removed(&mut self) {
+    /// new roster does not have them. A pod that it has is followed by its own cgroup, which is charged for what its containers
+    /// have not given back.
+    fn see_whether_removed(&mut self, new: &Roster) {
         let followed = self.current.as_mut();
         let Some(victim) = followed.filter(|victim| victim.completion.stages.gone.is_none()) else {
             return;
         };
         let (workload, mut known, mut removed) = (victim.workload, false, true);
+        let uid = self.roster.table.workloads().get(workload).map(|w| &w.uid);
+        let mut others = new.table.workloads().iter();
+        let stays = others.any(|other| Some(&other.uid) == uid);
         for (_, group) in self.roster.of(workload) {
             known = true;
-            removed &= group.is_removed();
+            removed &= group.is_removed() && !(stays && group.target.dir().is_alive());
         }
         if known && removed {
             victim.note_gone(now());
@@ -348,6 +352,32 @@ mod tests {
         check(Some("/kubepods"), false);
         check(Some("/kubepods.slice"), true);
         check(None, true);
+    }
+
+    /// The runtime removes the cgroups of the dead; what they held may still be the pod's.
+    #[test]
+    fn a_pod_without_containers_is_gone_when_it_is_charged_for_nothing_more() {
+        let mut scene = Scene::killing();
+        let root = scene.guard.root.clone();
+        let charge = |bytes: &str| {
+            write(&root, "sys/fs/cgroup/pod/memory.current", bytes);
+        };
+        charge("314572800\n");
+        scene.sample(scene.begun, 50);
+        assert!(scene.is_killed("a"));
+        let roster = scene.roster(&["a", "idle"]);
+        for container in ["a", "idle"] {
+            std::fs::remove_dir_all(root.join("sys/fs/cgroup/pod").join(container)).unwrap();
+        }
+        scene.guard.replace_roster(roster);
+        let followed = |scene: &Scene| {
+            let order = scene.guard.engine.open_order();
+            order.is_some_and(|order| !order.is_gone())
+        };
+        assert!(followed(&scene));
+        charge("0\n");
+        scene.guard.follow(now());
+        assert!(!followed(&scene));
     }
 
     #[test]

@@ -162,7 +162,7 @@ pub struct Confirmation {
     pub swap: u64,
     /// Swap that the cgroup all pods live in could still use.
     pub pods_swap: u64,
-    /// Headroom below this is the kernel's own; there is no time to wait for anything.
+    /// Headroom below this is so little that there is no time to wait for anything, unless a threshold is as small.
     pub reserve: u64,
     /// Processes in the cgroups of those killed for a shortage of process ids that still hold theirs; none where nobody
     /// counts them.
@@ -210,16 +210,9 @@ pub enum Control {
 }
 
 impl Confirmation {
-    /// Whether headroom is inside the kernel's reserve.
-    pub fn is_under_reserve(&self) -> bool {
-        self.node
-            .is_some_and(|headroom| headroom < i64::try_from(self.reserve).unwrap_or(i64::MAX))
-    }
-
-    /// What victims gave back and headroom does not show. Nothing counts under the kernel's reserve.
-    pub fn parked(&self) -> u64 {
-        self.parked
-            .filter(|_| !self.is_under_reserve())
-            .unwrap_or(0)
+    /// Whether headroom is less than the reserve, and less than `most`.
+    pub fn is_under_reserve(&self, most: i64) -> bool {
+        let reserve = i64::try_from(self.reserve).unwrap_or(i64::MAX).min(most);
+        self.node.is_some_and(|headroom| headroom < reserve)
     }
 }

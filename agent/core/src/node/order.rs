@@ -113,6 +113,8 @@ pub struct OpenOrder {
     /// Working set of the victim when it was chosen, in bytes.
     pub charged: u64,
     stake: Stake,
+    /// What was known last.
+    last: Remains,
     least: Remains,
     /// The most that the signal has shown since, in bytes or a count.
     most: Option<i64>,
@@ -143,6 +145,7 @@ impl OpenOrder {
             opened: now,
             charged: remains.memory.unwrap_or(0),
             stake,
+            last: remains,
             least: remains,
             most: None,
             progress: now,
@@ -161,6 +164,8 @@ impl OpenOrder {
             self.progress = now;
         }
         self.most = self.most.max(available);
+        self.last.memory = remains.memory.or(self.last.memory);
+        self.last.processes = remains.processes.or(self.last.processes);
         self.least.memory = least(remains.memory, self.least.memory);
         self.least.processes = least(remains.processes, self.least.processes);
         if self.charged > 0 && self.owed() <= self.charged / 10 {
@@ -185,18 +190,26 @@ impl OpenOrder {
         self.gone.is_some()
     }
 
-    /// Nobody looked for so long, until `now`: it is no time without progress. A disk is waited for by the clock alone, as
-    /// the kubelet does.
+    /// Nobody looked for so long, until `now`: it is no time without progress, nor one that the kill had. A disk is waited for
+    /// by the clock alone, as the kubelet does.
     pub fn missed(&mut self, now: Moment, time: Span) {
         if self.stake != Stake::Disk {
             self.progress = (self.progress + time).min(now);
+            self.sent = self.sent.map(|sent| (sent + time).min(now));
         }
     }
 
-    /// The soft order turns hard.
+    /// The soft order turns hard. What is to come back by the kill is what the victim holds now: it may have given back and
+    /// taken again, or taken more, while it was only asked.
     pub fn harden(&mut self, now: Moment) {
         self.phase = Phase::Killed { at: now };
         self.progress = now;
+        let holds = self.last.memory.unwrap_or(self.charged);
+        if holds > self.charged / 10 {
+            self.charged = holds;
+            self.back = None;
+            self.least = self.last;
+        }
     }
 
     /// Whether it is to bring memory back.
@@ -423,6 +436,9 @@ mod tests {
         order.mark_sent(ms(55));
         assert_eq!(order.end(ms(64), true, true), None);
         assert_eq!(order.end(ms(65), true, true), Some(End::UnderReserve));
+        order.missed(ms(360), Span::from_millis(300));
+        assert_eq!(order.end(ms(364), true, true), None, "it had 5 ms");
+        assert_eq!(order.end(ms(365), true, true), Some(End::UnderReserve));
     }
 
     #[test]
@@ -444,6 +460,30 @@ mod tests {
         assert!(!order.is_soft() && !order.is_due(ms(30_000)));
         assert_eq!(order.end(ms(6_199), true, false), None);
         assert_eq!(order.end(ms(6_200), true, false), Some(End::Stalled));
+    }
+
+    #[test]
+    fn what_was_given_back_and_taken_again_during_a_grace_is_waited_for() {
+        let mut order = killed();
+        order.phase = Phase::Asked { until: ms(30_000) };
+        order.observe(ms(1_000), holds(5, 1), None);
+        order.observe(ms(2_000), holds(160, 1), None);
+        order.harden(ms(6_000));
+        assert_eq!((order.freed(), order.owed()), (0, 160 * MIB));
+        assert_eq!(order.end(ms(6_100), true, false), None);
+        order.observe(ms(6_150), holds(120, 1), None);
+        assert_eq!(order.end(ms(6_349), true, false), None, "that is progress");
+        order.observe(ms(6_200), holds(16, 1), None);
+        assert_eq!(order.end(ms(6_205), true, false), Some(End::MemoryBack));
+    }
+
+    #[test]
+    fn what_was_given_back_during_a_grace_is_not_waited_for_again() {
+        let mut order = killed();
+        order.phase = Phase::Asked { until: ms(30_000) };
+        order.observe(ms(1_000), holds(5, 1), None);
+        order.harden(ms(6_000));
+        assert_eq!(order.end(ms(6_000), true, false), Some(End::MemoryBack));
     }
 
     #[test]

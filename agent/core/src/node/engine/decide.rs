@@ -35,9 +35,7 @@ impl Engine {
         held: &mut [Option<Reason>; ThresholdSet::CAPACITY],
         actions: &mut Actions,
     ) {
-        let credit = self
-            .credit
-            .bytes(now, sample.confirmation.is_under_reserve());
+        let credit = self.credit.bytes(now, self.is_under_reserve(sample));
         if !verdict.met.iter().any(|index| self.can_reclaim(index)) {
             self.reclaim = Reclaiming::default();
         }

@@ -255,13 +255,14 @@ impl Engine {
         };
         self.show(&mut order, now, sample);
         let crossed = is_crossed(&order, verdict.met);
-        let end = order.end(now, crossed, sample.confirmation.is_under_reserve());
+        let end = order.end(now, crossed, self.is_under_reserve(sample));
         let (owed, workload) = (order.owed(), order.workload);
         self.open = Some(order);
         let Some(end) = end else {
             return;
         };
-        if end == End::MemoryBack
+        // What a victim that could not be waited for still owes counts again as soon as there is time to wait.
+        if matches!(end, End::MemoryBack | End::UnderReserve)
             && owed > 0
             && let Some(workload) = workload
         {

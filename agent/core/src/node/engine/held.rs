@@ -13,9 +13,28 @@ impl Engine {
     pub(super) fn on_its_way(&self, index: usize, sample: &Sample<'_>, credit: u64) -> u64 {
         let threshold = self.policy.thresholds().get(index);
         match threshold.map(|threshold| threshold.signal) {
-            Some(Signal::MemoryHeadroom) => credit.saturating_add(sample.confirmation.parked()),
+            Some(Signal::MemoryHeadroom) if !self.is_under_reserve(sample) => {
+                credit.saturating_add(sample.confirmation.parked.unwrap_or(0))
+            }
             _ => credit,
         }
+    }
+
+    /// Whether there is no time to wait for anything: headroom is less than the kernel's reserve, and less than half of each hard
+    /// threshold on the node's memory. On a large machine the reserve alone is more than a small threshold, of which every
+    /// crossing would leave no time then.
+    pub(super) fn is_under_reserve(&self, sample: &Sample<'_>) -> bool {
+        let halves = self.policy.thresholds().iter().filter_map(|threshold| {
+            let is_of_the_node = matches!(
+                threshold.signal,
+                Signal::MemoryAvailable | Signal::MemoryHeadroom
+            );
+            let seen = sample.observations[threshold.signal]
+                .filter(|_| is_of_the_node && threshold.is_hard())?;
+            Some(threshold.quantity(seen.capacity).value() / 2)
+        });
+        let most = halves.min().unwrap_or(i64::MAX);
+        sample.confirmation.is_under_reserve(most)
     }
 
     /// Why a ready threshold is not acted on, before anybody is ranked.

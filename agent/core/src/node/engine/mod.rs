@@ -187,8 +187,9 @@ impl Engine {
         }
         self.show(&mut order, now, sample);
         let crossed = follow::is_crossed(&order, met);
-        let under_reserve = sample.confirmation.is_under_reserve();
-        order.end(now, crossed, under_reserve).is_some()
+        order
+            .end(now, crossed, self.is_under_reserve(sample))
+            .is_some()
     }
 
     /// Whether anybody is waited for who was killed.

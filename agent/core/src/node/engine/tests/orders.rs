@@ -81,6 +81,50 @@ fn under_the_reserve_nobody_waits() {
 }
 
 #[test]
+fn who_could_not_be_waited_for_is_waited_for_when_there_is_time() {
+    let mut node = Node::enforcing(hard());
+    assert_eq!(kills(&node.at(0, 5)), [0]);
+    node.holds(0, 250);
+    assert_eq!(kills(&node.at(10, 5)), [1]);
+    node.holds(1, 0);
+    node.at(12, 60);
+    let actions = node.at(17, 60);
+    assert_eq!(ends(&actions), [End::MemoryBack]);
+    assert_eq!(kills(&actions), []);
+    assert_eq!(
+        kills(&node.at(210, 60)),
+        [2],
+        "for no longer than any other"
+    );
+}
+
+/// Of a threshold as small as the reserve every crossing would be under it.
+#[test]
+fn half_of_a_small_threshold_is_time_to_wait() {
+    let small = threshold(Signal::MemoryHeadroom, 8, 0);
+    let mut node = Node::enforcing([small].to_vec());
+    assert_eq!(kills(&node.at(0, 7)), [0]);
+    let actions = node.at(198, 4);
+    assert_eq!((kills(&actions), ends(&actions)), (Vec::new(), Vec::new()));
+    let actions = node.at(199, 3);
+    assert_eq!(ends(&actions), [End::UnderReserve]);
+    assert_eq!(kills(&actions), [1]);
+}
+
+#[test]
+fn nobody_goes_beside_a_victim_that_took_its_memory_again_before_it_was_killed() {
+    let mut node = Node::enforcing(soft_and_hard());
+    node.at(0, 150);
+    assert_eq!(kills(&node.at(60_000, 150)), []);
+    node.holds(0, 2);
+    node.at(61_000, 450);
+    node.holds(0, 300);
+    assert_eq!(kills(&node.at(63_000, 90)), [0]);
+    let actions = node.at(63_010, 90);
+    assert_eq!((kills(&actions), ends(&actions)), (Vec::new(), Vec::new()));
+}
+
+#[test]
 fn what_the_dying_still_owe_counts_before_anybody_else_dies() {
     let mut node = Node::enforcing(hard());
     node.step(Input::Dying {
