@@ -14,7 +14,7 @@ use brink_host::probe::{
     Facts, Family, Meters, Probe, Roots, Row, Signal, Victim, Wishes, coverage,
 };
 use brink_tests::{Sandbox, lacks};
-use probe_support::{Group, probe, signal, threads, until, waiting};
+use probe_support::{Group, probe, signal, threads, until, waiting, within};
 
 mod probe_support;
 
@@ -353,18 +353,28 @@ fn a_removed_cgroup_counts_its_dead_until_they_are_reaped() {
     let mut sleepers = Sleepers::new(&group, 4);
     let id = group.id();
     let counted = || counted(&meters, id);
+    let listed = group.path().join("cgroup.procs");
+    let until_counted = |wanted: Option<(i64, i64)>| {
+        let reached = within(|| (counted() == wanted).then_some(()));
+        let skipped: Vec<_> = meters
+            .skipped(|_| true)
+            .filter(|(_, runs)| *runs > 0)
+            .collect();
+        assert!(
+            reached.is_some(),
+            "{:?} and not {wanted:?} are counted, the file says {:?}, runs left out: {skipped:?}",
+            counted(),
+            std::fs::read_to_string(&listed)
+        );
+    };
     sleepers.kill();
-    until("all to be dead", || {
-        (counted() == Some((0, 4))).then_some(())
-    });
+    until_counted(Some((0, 4)));
     group.remove();
     assert_eq!(counted(), Some((0, 4)));
     sleepers.0.pop().unwrap().wait().unwrap();
-    until("one to be reaped", || {
-        (counted() == Some((0, 3))).then_some(())
-    });
+    until_counted(Some((0, 3)));
     sleepers.end();
-    until("nothing to be left", || counted().is_none().then_some(()));
+    until_counted(None);
 }
 
 #[test]

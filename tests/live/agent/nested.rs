@@ -9,15 +9,25 @@ use crate::support::{MIB, Node, PATIENCE, gone_after, lives};
 use brink::record::DecisionRecord;
 use brink_host::cgroup::owned::OwnedCgroup;
 use brink_host::hog::{Births, HogSpec, Load};
-use brink_tests::{Hog, lacks, report_left_out, wait_until};
+use brink_tests::{Hog, lacks, report_left_out, slowed, wait_until};
 use rustix::process::{Pid, setpriority_process};
 
-/// Tasks that a storm may have at a time.
-const STORM: u64 = 200;
-/// A kill takes about a millisecond, and whether anybody is born in that is chance: so many kills are looked at.
+/// Tasks that a storm may have at a time: the more there are, the longer a kill takes, and the more have time to fork. Emulated
+/// processors take minutes for as many as real ones have in a second.
+const STORMS: [u64; 2] = [500, 200];
+/// A kill takes a few milliseconds, and whether anybody is born in that is chance: so many kills are looked at.
 const KILLS: u32 = 5;
 /// None is begun so long after the first, in a guest either: one takes as long there, and its short form has four minutes for all.
 const LAST_KILL: Duration = Duration::from_secs(15);
+
+fn storm_tasks() -> u64 {
+    let [real, emulated] = STORMS;
+    if slowed(LAST_KILL) > LAST_KILL {
+        emulated
+    } else {
+        real
+    }
+}
 
 /// A workload of four groups, three levels deep; processes are in the leaves alone, as on cgroup v2 they must be.
 struct Tree {
@@ -37,7 +47,9 @@ impl Tree {
         let deep = node.groups[leaker].child("deep").unwrap();
         let leaves = ["leak", "quiet"].map(|name| deep.child(name).unwrap());
         let storms = deep.child("storm").unwrap();
-        storms.limit_tasks(&node.sandbox.layout, STORM).unwrap();
+        storms
+            .limit_tasks(&node.sandbox.layout, storm_tasks())
+            .unwrap();
         // It lives as long as those inside it.
         std::mem::forget(deep);
         node.start(&[]);
@@ -74,7 +86,7 @@ impl Tree {
 
     fn wait_for_storm(&self) {
         let processes = || self.storms.processes().unwrap().len() as u64;
-        let raging = wait_until(PATIENCE, || (processes() > STORM / 2).then_some(()));
+        let raging = wait_until(PATIENCE, || (processes() > storm_tasks() / 2).then_some(()));
         assert!(raging.is_some(), "{} processes", processes());
     }
 
@@ -107,7 +119,7 @@ fn until_somebody_is_born(mut evict: impl FnMut() -> usize) {
             return;
         }
     }
-    // Who kills and who forks may never have run side by side: a kill takes less than a fork, above all where an emulator takes turns.
+    // Who kills and who forks may never have run side by side, above all where an emulator takes turns.
     report_left_out(&format!("births during a kill, of which {kills} had none"));
 }
 
@@ -160,7 +172,7 @@ fn a_tree_that_forks_goes_whole_by_a_hard_eviction() {
         assert!(born() > before, "nobody was born beside the leak");
         let record = tree.check_gone();
         let kill = record.kill.as_ref().unwrap();
-        assert!(u64::from(kill.signalled) > STORM / 4, "{kill:?}");
+        assert!(u64::from(kill.signalled) > storm_tasks() / 4, "{kill:?}");
         tree.born_since(&record, "firstSignal")
     });
 }
