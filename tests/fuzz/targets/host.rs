@@ -43,11 +43,11 @@ pub(crate) fn host_facts(bytes: &[u8]) -> Taken {
                 root.write(path, bytes);
             }
         }
-        check(root, &files)
+        check(root)
     })
 }
 
-fn check(root: &Scratch, files: &Bundle<'_>) -> Taken {
+fn check(root: &Scratch) -> Taken {
     let layout = Layout::detect(root.path());
     match &layout {
         Ok(layout) => check_mounts(layout),
@@ -63,12 +63,13 @@ fn check(root: &Scratch, files: &Bundle<'_>) -> Taken {
     let limits = PidLimits::read(root.path());
     let known = [limits.pid_max, limits.threads_max].into_iter().flatten();
     assert_eq!(limits.effective(), known.min());
-    if let Ok(boot) = BootId::read(root.path()) {
+    let boot = BootId::read(root.path());
+    if let Ok(boot) = &boot {
         root.write(
             "proc/sys/kernel/random/boot_id",
             boot.to_string().as_bytes(),
         );
-        assert_eq!(BootId::read(root.path()).ok(), Some(boot));
+        assert_eq!(BootId::read(root.path()).ok().as_ref(), Some(boot));
     }
     assert!(
         Zoneinfo::read(root.path()).is_err(),
@@ -76,7 +77,7 @@ fn check(root: &Scratch, files: &Bundle<'_>) -> Taken {
     );
     assert_eq!(Swaps::read(root.path()).ok(), Some(Swaps::default()));
     let has_facts = facts.memory.is_ok() || facts.capabilities.is_ok() || facts.lockdown.is_ok();
-    Taken::from_accepted(layout.is_ok() || has_facts || files.get("boot_id").is_some())
+    Taken::from_accepted(layout.is_ok() || has_facts || boot.is_ok())
 }
 
 /// A group's folder lies below its mount, whatever the group is called.

@@ -8,6 +8,7 @@ use brink_host::probe::btf::{Btf, Kind};
 use brink_host::probe::decode::{self, DecodeError, Evidence, Signal};
 use brink_host::probe::forensics::{self, Stack, Told};
 use brink_host::probe::format::{Field, Format};
+use brink_host::probe::gfp::GfpNames;
 use brink_host::probe::layout;
 use brink_host::symbols::look_up;
 
@@ -164,11 +165,17 @@ fn check_layout(layout: &Layout) {
     }
 }
 
-/// A tracepoint's format: what was read can be written as the kernel does, and is read back alike.
+/// A tracepoint's format: what was read can be written as the kernel does, and is read back alike. The names of flags in it are
+/// read whether anything else is.
 pub(crate) fn format(bytes: &[u8]) -> Taken {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return Taken::Refused;
     };
+    if let Some(flags) = GfpNames::of_format(text) {
+        assert_eq!(flags.names(0), [""; 0]);
+        let all = flags.names(u32::MAX);
+        assert!(!all.is_empty() && all.iter().all(|name| !name.is_empty()));
+    }
     let format = match Format::parse(text) {
         Ok(format) => format,
         Err(error) => {
