@@ -327,6 +327,12 @@ mod tests {
     fn everything_claimed_held_on_every_kernel() {
         let kept = kept_of(Cgroup::V2, &["6.1", "6.12", "newest"]);
         for found in &kept {
+            assert!(
+                found.faults.is_empty(),
+                "{}: {:?}",
+                found.heading(),
+                found.faults
+            );
             let held = |test: &str| [WHOLE, AGAIN, IN_PART].contains(&&*cell(found, &[test]));
             let open: Vec<&str> = claimed().filter(|test| !held(test)).collect();
             assert!(open.is_empty(), "{}: {open:#?}", found.heading());
@@ -349,6 +355,12 @@ mod tests {
             Some(_) => cell(found, &[test]),
         };
         for found in &kept {
+            assert!(
+                found.faults.is_empty(),
+                "{}: {:?}",
+                found.heading(),
+                found.faults
+            );
             for test in claimed() {
                 let told = of(found, test);
                 let is_expected = match lacking.get(test) {

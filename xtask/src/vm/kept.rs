@@ -35,9 +35,9 @@ pub(super) struct Found {
     pub(super) kernel: String,
     /// Version of the control groups.
     pub(super) cgroup: Cgroup,
-    /// Why the latest guest has nothing to tell: it hung or died.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) fault: Option<String>,
+    /// Which guests had nothing to tell when they were booted last, and why: they hung or died.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) faults: BTreeMap<String, String>,
     /// Every test that has run, by its suite and its name.
     pub(super) tests: BTreeMap<String, Known>,
     /// What those that held have left out of themselves when they ran last, by the same names.
@@ -73,7 +73,7 @@ impl Found {
             series,
             kernel: kernel.to_owned(),
             cgroup,
-            fault: None,
+            faults: BTreeMap::new(),
             tests: BTreeMap::new(),
             left_out: BTreeMap::new(),
             never_run: Vec::new(),
@@ -97,8 +97,8 @@ impl Found {
         let before = before.filter(|found| kernel.is_none_or(|kernel| found.kernel == *kernel));
         let name = kernel.map_or_else(|| series.to_string(), Clone::clone);
         let mut found = before.unwrap_or_else(|| Self::of(*series, &name, cgroup));
-        found.fault = None;
         for (boot, answer) in answers {
+            found.faults.remove(&boot.before("guest"));
             found.take(boot, &answer.report, when);
             if boot == Boot::Whole {
                 found.programs.clone_from(&answer.programs);
@@ -106,8 +106,7 @@ impl Found {
         }
         for (boot, guest) in guests.iter() {
             if let Some(Err(fault)) = guest {
-                let guest = boot.before("guest");
-                found.fault = Some(format!("{guest} {}", first_line(fault)));
+                found.faults.insert(boot.before("guest"), first_line(fault));
             }
         }
         found

@@ -100,17 +100,44 @@ fn a_run_of_some_renews_those_and_leaves_the_others() {
         (found.counts(), found.kernel.as_str()),
         ([4, 0, 0, 1], "6.1.1")
     );
-    assert_eq!(
-        found.fault.as_deref(),
-        Some("guest died without a verdict: panic")
-    );
+    let told = |found: &Found| -> Vec<String> {
+        let faults = found.faults.iter();
+        faults
+            .map(|(guest, why)| format!("{guest} {why}"))
+            .collect()
+    };
+    assert_eq!(told(&found), ["guest died without a verdict: panic"]);
     let other = answer("6.1.2", ran(&["a"], &[], &[]));
     let found = keep(Ok(&other), "2026-01-04");
     assert_eq!(
-        (found.counts(), found.fault),
-        ([1, 0, 0, 0], None),
+        (found.counts(), told(&found)),
+        ([1, 0, 0, 0], Vec::new()),
         "another release"
     );
+}
+
+/// What became of a guest is no news of one that was booted otherwise.
+#[test]
+fn that_a_guest_died_is_kept_until_one_that_was_booted_alike_has_answered() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let keep = |whole, bare| {
+        let finding = (Series::V6_1, guests(whole, bare));
+        let when = on("2026-01-01");
+        let of = (Cgroup::V2, &when, "52aa855f");
+        keep(root, of, &[finding], &listed("live", &["a", "bare::b"])).unwrap();
+        let faults = read(root).unwrap().remove(0).faults;
+        faults.into_keys().collect::<Vec<String>>()
+    };
+    let (whole, bare) = (
+        answer("6.1.1", ran(&["a"], &[], &[])),
+        answer("6.1.1", ran(&["bare::b"], &[], &[])),
+    );
+    let died = Fault::Died("panic".to_owned());
+    assert_eq!(keep(Some(Err(&died)), Some(Ok(&bare))), ["guest"]);
+    assert_eq!(keep(None, Some(Err(&died))), ["bare guest", "guest"]);
+    assert_eq!(keep(None, Some(Ok(&bare))), ["guest"]);
+    assert_eq!(keep(Some(Ok(&whole)), None), [""; 0]);
 }
 
 #[test]

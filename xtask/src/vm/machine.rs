@@ -316,18 +316,89 @@ mod tests {
         assert!(tail(Path::new("/nowhere"), 2).contains("not readable"));
     }
 
-    #[test]
-    fn the_guest_is_cut_off_and_emulated_in_one_thread() {
-        let tools = Tools {
-            root: "/tools".into(),
+    fn tools(root: &Path) -> Tools {
+        Tools {
+            root: root.to_owned(),
             busybox: "/busybox".into(),
             filesystems: Vec::new(),
-        };
-        let kernel = Kernel {
+        }
+    }
+
+    fn kernel() -> Kernel {
+        Kernel {
             series: Series::V6_1,
             image: "/vmlinuz".into(),
             modules: Vec::new(),
-        };
+        }
+    }
+
+    /// A script in the place of QEMU, which says that it has begun where a guest would, and whatever `goes_on` has it say. It is
+    /// written by a process of its own: one that another test forks meanwhile would hold it open, and it could not be run.
+    fn stand_in(root: &Path, goes_on: &str) {
+        let script = format!(
+            "#!/bin/sh\nfor word; do case \"$word\" in\n\
+             file,id=console,*) echo 'it hangs' > \"${{word#*path=}}\" ;;\n\
+             file,id=output,*) output=${{word#*path=}} ;;\n\
+             esac; done\necho begun >> \"$output\"\n{goes_on}\n"
+        );
+        let place = "mkdir -p usr/bin && cat > usr/bin/qemu-system-x86_64 && chmod 755 usr/bin/*";
+        let mut shell = Command::new("sh")
+            .args(["-c", place])
+            .current_dir(root)
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut input = shell.stdin.take().unwrap();
+        input.write_all(script.as_bytes()).unwrap();
+        drop(input);
+        assert!(shell.wait().unwrap().success());
+    }
+
+    #[test]
+    fn a_guest_that_hangs_is_ended_by_its_silence_or_at_its_deadline() {
+        const LONG: Duration = Duration::from_mins(1);
+        const SHORT: Duration = Duration::from_millis(500);
+        let silent = "exec sleep 100";
+        let chatty = "while sleep 0.1; do echo more >> \"$output\"; done";
+        for (goes_on, deadline, silence) in [
+            (silent, LONG, Some(SHORT)),
+            (silent, SHORT, None),
+            (chatty, 3 * SHORT, Some(LONG)),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            stand_in(folder.path(), goes_on);
+            let (tools, kernel) = (tools(folder.path()), kernel());
+            let machine = Machine {
+                tools: &tools,
+                kernel: &kernel,
+                initramfs: Path::new("/initramfs"),
+                accelerator: Accelerator::Emulation,
+                memory: 2048,
+                words: "",
+                orders: "guest".to_owned(),
+                environment: Vec::new(),
+                folder: folder.path().join("out"),
+                deadline,
+                silence,
+                counted: false,
+                disks: Vec::new(),
+            };
+            let mut told = Vec::new();
+            let ended = machine.run(|line| told.push(line.to_owned())).unwrap();
+            assert!(ended.status.is_none(), "{ended:?}");
+            assert!(
+                ended.elapsed >= SHORT && ended.elapsed < LONG,
+                "{ended:?} by {deadline:?} and {silence:?}"
+            );
+            assert_eq!(told[0], "begun");
+            assert_eq!(told.len() > 1, goes_on == chatty, "{told:?}");
+            assert_eq!(tail(&machine.console(), 1), "    it hangs\n");
+        }
+    }
+
+    #[test]
+    fn the_guest_is_cut_off_and_emulated_in_one_thread() {
+        let (tools, kernel) = (tools(Path::new("/tools")), kernel());
         let machine = Machine {
             tools: &tools,
             kernel: &kernel,

@@ -18,9 +18,9 @@ const BY: &str = "cargo xtask vm --publish";
 /// The tests that did not simply hold, a line for each kind; reasons that several tests give stand once.
 fn lines(found: &Found) -> Vec<String> {
     let mut lines: Vec<String> = found
-        .fault
+        .faults
         .iter()
-        .map(|fault| format!("the latest {fault}"))
+        .map(|(guest, fault)| format!("the latest {guest} {fault}"))
         .collect();
     let of = |wanted: &Outcome| -> Vec<&str> {
         let tests = found
@@ -257,7 +257,7 @@ mod tests {
             series: Series::V6_1,
             kernel: "6.1.176".to_owned(),
             cgroup,
-            fault: None,
+            faults: BTreeMap::new(),
             tests: tests.iter().map(known).collect(),
             left_out: BTreeMap::new(),
             never_run: Vec::new(),
@@ -277,7 +277,7 @@ mod tests {
             ("f", Outcome::Passed, "2026-01-01@3dc94a75"),
         ];
         let hung = Found {
-            fault: Some("guest hung".to_owned()),
+            faults: BTreeMap::from([("guest".to_owned(), "hung".to_owned())]),
             programs: Vec::new(),
             kernel: "6.12".to_owned(),
             ..found(Cgroup::V2, None, &[])

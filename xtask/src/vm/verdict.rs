@@ -25,7 +25,7 @@ pub(super) enum Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Hung(after) => write!(f, "hung: ended at its deadline after {after:.0?}"),
+            Self::Hung(after) => write!(f, "hung: ended from outside after {after:.0?}"),
             Self::Died(why) => write!(f, "died without a verdict: {why}"),
             Self::Emulator(why) => write!(f, "QEMU failed: {why}"),
         }
@@ -35,7 +35,7 @@ impl fmt::Display for Fault {
 /// How the emulator came to its end.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ended {
-    /// Nothing if it was killed at the deadline.
+    /// Nothing if it was killed: at the deadline, or when it had been silent for too long.
     pub(super) status: Option<ExitStatus>,
     pub(super) elapsed: Duration,
 }
