@@ -22,14 +22,15 @@ const PACES: [(Span, Span); 2] = [
     (Span::from_millis(250), Span::from_millis(1)),
 ];
 const SLOW_PACE: Span = Span::from_millis(5);
-/// A look is followed by the next one after so many times as long as it took, or later, but no later than this: it may have been held up.
-const REST: i64 = 4;
+/// After a look there is none for so many times as long as it took, and no longer than that: it may have been held up.
+const REST: i64 = 3;
 const LONGEST_REST: Span = Span::from_millis(100);
 /// Memory counts as coming back once this much of it is there.
 const FIRST_BACK: u64 = 256 << 10;
 /// The node is looked at again whenever the victim has given back one more of so many parts.
 const PARTS: u64 = 32;
-/// No more of the dead's memory than this may still be mapped by somebody when the rest counts as page cache, which they cannot give back.
+/// No more of the dead's memory than this may still be mapped by somebody when the rest counts as page cache, which they cannot give back:
+/// as much as the kernel's counters may be behind on 64 processors. With more, the dead are waited for as if it was held.
 const FEW: u64 = 16 << 20;
 /// Memory of the dead counts as back when no more has come for so long.
 const SETTLED: Span = Span::from_millis(20);
@@ -194,9 +195,10 @@ impl Current {
             self.left = Some((usage, at));
             return false;
         }
-        let is_free = |mapped: u64| mapped <= little.min(FEW);
-        let is_free = have_exited.is_some() && mapped().is_some_and(is_free);
-        at.since(since) >= if is_free { SETTLED } else { SETTLED_HELD }
+        let waited = at.since(since);
+        let is_free =
+            || have_exited.is_some() && mapped().is_some_and(|all| all <= little.min(FEW));
+        waited >= SETTLED_HELD || waited >= SETTLED && is_free()
     }
 
     /// Nobody looked for so long, until `now`: those who have hold of the memory may not have run meanwhile either.
@@ -233,9 +235,9 @@ impl Guard {
         }
         self.plan_follow(at);
         // Who has thousands of processes takes long to look at, which is time that they do not get to exit.
-        let rest = Span::from_nanos(now().since(at).as_nanos().saturating_mul(REST));
-        let rest = rest.min(LONGEST_REST);
-        self.times.follow = self.times.follow.map(|due| due.max(at + rest));
+        let seen = now();
+        let rest = rest_after(seen.since(at));
+        self.times.follow = self.times.follow.map(|due| due.max(seen + rest));
         if news || self.times.evaluate.is_some_and(|due| due <= at) {
             self.look(now());
         }
@@ -406,6 +408,11 @@ impl Guard {
     }
 }
 
+/// How long nobody is looked at after a look that took so long.
+fn rest_after(look: Span) -> Span {
+    Span::from_nanos(look.as_nanos().saturating_mul(REST)).min(LONGEST_REST)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -431,6 +438,13 @@ mod tests {
             let at = Moment::START + Span::from_millis(millis);
             victim.has_settled((usage(freed), 0), Some(true), || Some(mapped), at)
         })
+    }
+
+    #[test]
+    fn a_look_leaves_those_it_is_for_three_times_its_own_time_and_no_more_than_a_tenth_of_a_second()
+    {
+        let rest = |millis| rest_after(Span::from_millis(millis)).as_nanos() / 1_000_000;
+        assert_eq!([0, 1, 33, 34, 5_000].map(rest), [0, 3, 99, 100, 100]);
     }
 
     #[test]

@@ -375,6 +375,8 @@ mod tests {
             order.is_some_and(|order| !order.is_gone())
         };
         assert!(followed(&scene));
+        scene.guard.follow(now());
+        assert!(followed(&scene), "it is charged for all of it");
         charge("0\n");
         scene.guard.follow(now());
         assert!(!followed(&scene));

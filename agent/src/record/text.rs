@@ -167,7 +167,7 @@ pub fn end_words(end: &str) -> &str {
         "gone" => "its processes are gone",
         "stalled" => "nothing was freed in time",
         "overtaken" => "memory or process ids are short, which cannot wait for a filesystem",
-        "under-reserve" => "headroom is under the kernel's reserve, so nobody waits",
+        "under-reserve" => "so little headroom was left that nobody waits",
         "failed" => "the kill could not be carried out",
         "dry-run" => "dry run",
         "stopped" => {

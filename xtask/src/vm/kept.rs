@@ -94,9 +94,16 @@ impl Found {
         let answers = told.filter_map(|(boot, found)| Some((boot, found?.ok()?)));
         let answers: Vec<(Boot, &Answer)> = answers.collect();
         let kernel = answers.first().map(|(_, answer)| &answer.kernel);
-        let before = before.filter(|found| kernel.is_none_or(|kernel| found.kernel == *kernel));
         let name = kernel.map_or_else(|| series.to_string(), Clone::clone);
         let mut found = before.unwrap_or_else(|| Self::of(*series, &name, cgroup));
+        if kernel.is_some_and(|kernel| found.kernel != *kernel) {
+            // Which release a guest was of that died is not known.
+            let faults = found.faults;
+            found = Self {
+                faults,
+                ..Self::of(*series, &name, cgroup)
+            };
+        }
         for (boot, answer) in answers {
             found.faults.remove(&boot.before("guest"));
             found.take(boot, &answer.report, when);
@@ -113,10 +120,11 @@ impl Found {
     }
 
     /// What a report says takes the place of what was known; what it had no time for stays, and so does that a test was
-    /// unsteady.
+    /// unsteady or has failed: it has held only when it was run again.
     fn take(&mut self, boot: Boot, report: &Report, when: &When) {
-        let was_unsteady = |known: &Known| known.outcome == Outcome::Unsteady;
-        let known = self.tests.iter().filter(|(_, known)| was_unsteady(known));
+        let has_failed =
+            |known: &Known| matches!(known.outcome, Outcome::Unsteady | Outcome::Failed);
+        let known = self.tests.iter().filter(|(_, known)| has_failed(known));
         let before: BTreeSet<String> = known.map(|(key, _)| key.clone()).collect();
         let mut know = |suite: &str, test: &str, outcome: Outcome, left_out: Vec<String>| {
             let (key, when) = (key(boot, suite, test), when.clone());

@@ -184,7 +184,7 @@ impl Reaping {
     }
 
     /// Process ids that are expected to come back beyond those `available`; nothing counts with less than half of
-    /// the `wanted` ones left, as nothing counts under the kernel's reserve of memory.
+    /// the `wanted` ones left, as none of memory does where there is no time to wait.
     pub fn ids(&self, now: Moment, available: i64, wanted: i64) -> i64 {
         if available < wanted / 2 {
             return 0;
@@ -229,12 +229,17 @@ impl Credit {
         }
     }
 
-    /// The same in the place of all other deaths of that workload, of which nothing else is left.
+    /// The same in the place of all other deaths of that workload, whose bytes are among those of this one.
     pub fn replace(&mut self, death: Dying) {
-        for slot in &mut self.dying {
-            *slot = slot.filter(|other| other.workload != death.workload);
-        }
+        self.forget(death.workload);
         self.add(death);
+    }
+
+    /// No death of that workload is waited for any more.
+    pub fn forget(&mut self, workload: usize) {
+        for slot in &mut self.dying {
+            *slot = slot.filter(|death| death.workload != workload);
+        }
     }
 
     /// Takes in the current usage of each workload and forgets the deaths that are over.
@@ -261,7 +266,7 @@ impl Credit {
         self.dying.iter().any(Option::is_some)
     }
 
-    /// Bytes that are expected to come back; nothing counts under the kernel's reserve.
+    /// Bytes that are expected to come back; nothing counts under the kernel's reserve, where there is no time to wait.
     pub fn bytes(&self, now: Moment, under_reserve: bool) -> u64 {
         if under_reserve {
             return 0;

@@ -162,7 +162,8 @@ pub struct Confirmation {
     pub swap: u64,
     /// Swap that the cgroup all pods live in could still use.
     pub pods_swap: u64,
-    /// Headroom below this is so little that there is no time to wait for anything, unless a threshold is as small.
+    /// The kernel's own reserve in bytes: with less headroom than that there is no time to wait for anything, unless half of a
+    /// hard threshold is less.
     pub reserve: u64,
     /// Processes in the cgroups of those killed for a shortage of process ids that still hold theirs; none where nobody
     /// counts them.

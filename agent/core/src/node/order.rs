@@ -7,7 +7,7 @@ use crate::base::time::{Moment, Span};
 pub const PATIENCE: Span = Span::from_millis(200);
 /// The same for disk space, which comes back when a pod's files are removed: the kubelet's cleanup wait.
 pub const PATIENCE_DISK: Span = Span::from_secs(30);
-/// The same under the kernel's reserve, where waiting costs the machine: long enough for a kill to show.
+/// The same where so little headroom is left that waiting costs the machine: long enough for a kill to show.
 pub const PATIENCE_UNDER_RESERVE: Span = Span::from_millis(10);
 /// A dry run kills nobody, so the crossing goes on; it is told again this often (the kubelet's cleanup wait).
 pub const DRY_RUN_REPEAT: Span = Span::from_secs(30);
@@ -83,7 +83,7 @@ pub enum End {
     Relieved,
     /// Nothing was freed within the patience.
     Stalled,
-    /// Headroom is under the kernel's reserve: the machine cannot wait.
+    /// So little headroom is left that the machine cannot wait.
     UnderReserve,
     /// Memory or process ids are short, which cannot wait for a filesystem.
     Overtaken,

@@ -140,12 +140,16 @@ impl Briefly {
     }
 }
 
+/// How long a process that outlives us holds our memory, in microseconds: longer than the dead are waited for of whom nobody has any,
+/// and much shorter than those of whom somebody has.
+const OUTLIVES_MICROS: libc::useconds_t = 60_000;
+
 /// When a process that shares our memory ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ends {
     /// With us.
     WithUs,
-    /// 60 ms after us: it holds the memory for so long.
+    /// [`OUTLIVES_MICROS`] after us: it holds the memory for so long.
     AfterUs,
 }
 
@@ -166,27 +170,27 @@ impl Twin {
         }
         extern "C" fn outlive(_: *mut libc::c_void) -> libc::c_int {
             let parent = getppid();
-            let rest = |micros| {
+            let pause = |micros| {
                 // SAFETY: needed because the stack is too small to reckon with what a wrapper does. The call touches no
                 // memory but the word for its error.
                 unsafe { libc::usleep(micros) };
             };
             while getppid() == parent {
-                rest(1_000);
+                pause(1_000);
             }
-            rest(60_000);
+            pause(OUTLIVES_MICROS);
             0
         }
-        let rest = match ends {
+        let run = match ends {
             Ends::WithUs => rest,
             Ends::AfterUs => outlive,
         };
         let mut stack = Box::new(Stack([0; 16 << 10]));
         let top = stack.0.as_mut_ptr_range().end.cast();
         let flags = libc::CLONE_VM | libc::SIGCHLD;
-        // SAFETY: needed because no safe wrapper exists. The child runs `rest` on a stack of its own, which is given back
+        // SAFETY: needed because no safe wrapper exists. The child runs on a stack of its own, which is given back
         // only when it has ended, and writes to nothing else but the word in which a call leaves its error.
-        match unsafe { libc::clone(rest, top, flags, std::ptr::null_mut()) } {
+        match unsafe { libc::clone(run, top, flags, std::ptr::null_mut()) } {
             child if child > 0 => Ok(Self {
                 child,
                 _stack: stack,

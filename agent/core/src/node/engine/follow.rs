@@ -256,7 +256,9 @@ impl Engine {
         self.show(&mut order, now, sample);
         let crossed = is_crossed(&order, verdict.met);
         let end = order.end(now, crossed, self.is_under_reserve(sample));
-        let (owed, workload) = (order.owed(), order.workload);
+        // What the gone have kept is known, and owed by itself.
+        let owed = if order.is_gone() { 0 } else { order.owed() };
+        let workload = order.workload;
         self.open = Some(order);
         let Some(end) = end else {
             return;
@@ -266,7 +268,8 @@ impl Engine {
             && owed > 0
             && let Some(workload) = workload
         {
-            self.credit.add(Dying::new(workload, owed, Some(owed), now));
+            self.credit
+                .replace(Dying::new(workload, owed, Some(owed), now));
         }
         self.close(end, actions);
     }

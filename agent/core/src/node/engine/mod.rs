@@ -144,12 +144,12 @@ impl Engine {
             Input::Workloads(table) => self.replace_table(table, actions),
             Input::Sample(sample) => self.sample(now, sample, actions),
             Input::Gone { workload, kept } => {
-                if self.is_by_kubelet(workload) {
-                    if kept > 0 {
-                        self.credit.replace(Dying::mounted(workload, kept, now));
-                    }
-                } else {
+                // Nothing else of it comes back.
+                self.credit.forget(workload);
+                if !self.is_by_kubelet(workload) {
                     self.recent.forget(workload);
+                } else if kept > 0 {
+                    self.credit.add(Dying::mounted(workload, kept, now));
                 }
                 if let Some(order) = self.open_on(workload) {
                     order.mark_gone(now);

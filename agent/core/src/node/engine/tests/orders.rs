@@ -98,6 +98,34 @@ fn who_could_not_be_waited_for_is_waited_for_when_there_is_time() {
     );
 }
 
+/// What a victim still owes is owed once, whoever else has told of its death.
+#[test]
+fn who_could_not_be_waited_for_is_owed_once_and_not_when_it_is_gone() {
+    // The kernel's killer was in the same workload; 20 MiB are to come, and 40 are missing.
+    let mut node = Node::enforcing(hard());
+    node.step(Input::Dying {
+        workload: 0,
+        charged: 300 * MIB as u64,
+    });
+    assert_eq!(kills(&node.at(0, 5)), [0]);
+    assert_eq!(kills(&node.at(10, 5)), [1]);
+    node.holds(0, 20);
+    node.holds(1, 0);
+    node.at(12, 60);
+    assert_eq!(kills(&node.at(17, 60)), [2]);
+    // It is gone, and what it left stays: whoever is in it by now goes as anybody else.
+    let mut node = Node::enforcing(hard());
+    assert_eq!(kills(&node.at(0, 5)), [0]);
+    assert_eq!(kills(&node.at(10, 5)), [1]);
+    node.step(Input::Gone {
+        workload: 0,
+        kept: 0,
+    });
+    node.holds(1, 0);
+    node.at(12, 60);
+    assert_eq!(kills(&node.at(17, 60)), [0]);
+}
+
 /// Of a threshold as small as the reserve every crossing would be under it.
 #[test]
 fn half_of_a_small_threshold_is_time_to_wait() {
