@@ -24,7 +24,7 @@ pub use hog::{Hog, wait_until};
 pub use never::Never;
 pub use sandbox::Sandbox;
 pub use skip::{Outcome, report_left_out, report_skip};
-pub use slowness::slowed;
+pub use slowness::{is_slow, slowed};
 pub use swap::Swap;
 pub use terminal::{Terminal, seen};
 

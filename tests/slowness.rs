@@ -6,12 +6,17 @@ use std::time::Duration;
 
 /// Says by what factor this machine is slower than the ones the tests were written on.
 const VARIABLE: &str = "BRINK_TEST_SLOWNESS";
+static FACTOR: LazyLock<u32> = LazyLock::new(|| factor(env::var(VARIABLE).ok().as_deref()));
 
 /// A bound on how long something may take, as this machine takes it. Times that are part of what is tested (a grace
 /// period, a pause) are no such bounds.
 pub fn slowed(bound: Duration) -> Duration {
-    static FACTOR: LazyLock<u32> = LazyLock::new(|| factor(env::var(VARIABLE).ok().as_deref()));
     bound.saturating_mul(*FACTOR)
+}
+
+/// Whether bounds are longer here than as they are written.
+pub fn is_slow() -> bool {
+    *FACTOR > 1
 }
 
 /// Whoever writes something else than a number has made a mistake, and gets the strictest bounds.

@@ -9,7 +9,7 @@ use brink_host::cgroup::Controller;
 use brink_host::hog::{HogSpec, Load};
 use brink_stream::model::incident::{Incident, OtherKill};
 use brink_stream::model::kind::Kind;
-use brink_tests::{Hog, lacks, skip, slowed, wait_until};
+use brink_tests::{Hog, is_slow, lacks, skip, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 
 #[test]
@@ -64,7 +64,7 @@ const CREDITED: Duration = Duration::from_millis(200);
 /// group keeps more than the killed one had, so that its memory is owed for as long as anybody believes in that.
 #[test]
 fn a_crossing_beside_a_kill_by_the_kernel_is_held_as_credited() {
-    if slowed(CREDITED) > CREDITED {
+    if is_slow() {
         skip!("processors are emulated: no load crosses within {CREDITED:?} of another's death");
     }
     let mut node = Node::new(300);

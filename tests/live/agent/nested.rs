@@ -9,7 +9,7 @@ use crate::support::{MIB, Node, PATIENCE, gone_after, lives};
 use brink::record::DecisionRecord;
 use brink_host::cgroup::owned::OwnedCgroup;
 use brink_host::hog::{Births, HogSpec, Load};
-use brink_tests::{Hog, lacks, report_left_out, slowed, wait_until};
+use brink_tests::{Hog, is_slow, lacks, report_left_out, wait_until};
 use rustix::process::{Pid, setpriority_process};
 
 /// Tasks that a storm may have at a time: the more there are, the longer a kill takes, and the more have time to fork.
@@ -22,8 +22,7 @@ const KILLS: u32 = 5;
 const LAST_KILL: Duration = Duration::from_secs(15);
 
 fn storm_tasks() -> u64 {
-    let is_emulated = slowed(Duration::from_secs(1)) > Duration::from_secs(1);
-    if is_emulated { EMULATED_STORM } else { STORM }
+    if is_slow() { EMULATED_STORM } else { STORM }
 }
 
 /// A workload of four groups, three levels deep; processes are in the leaves alone, as on cgroup v2 they must be.

@@ -12,7 +12,7 @@ use brink::control::protocol::{Answer, Question, Status};
 use brink_host::cgroup::Controller;
 use brink_host::clock::monotonic_ns;
 use brink_host::hog::Load;
-use brink_tests::{lacks, skip, slowed, wait_until};
+use brink_tests::{is_slow, lacks, skip, slowed, wait_until};
 use rustix::process::Signal;
 
 const HARD: &str = "evictionHard: {memory.available: 60Mi}";
@@ -290,7 +290,7 @@ fn is_sample_since(line: &str, since: u64) -> bool {
 #[test]
 fn a_node_of_which_there_is_nothing_to_say_is_evaluated_now_and_then_and_when_somebody_asks() {
     const LENGTH: Duration = Duration::from_secs(8);
-    if slowed(LENGTH) > LENGTH {
+    if is_slow() {
         skip!("needs a machine on which the guard wakes in time");
     }
     let mut node = Node::new(300);

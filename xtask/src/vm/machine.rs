@@ -332,6 +332,24 @@ mod tests {
         }
     }
 
+    fn machine<'a>(tools: &'a Tools, kernel: &'a Kernel) -> Machine<'a> {
+        Machine {
+            tools,
+            kernel,
+            initramfs: Path::new("/initramfs"),
+            accelerator: Accelerator::Emulation,
+            memory: 2048,
+            words: "psi=0",
+            orders: "guest".to_owned(),
+            environment: vec![("PATH", "/bin".to_owned())],
+            folder: "/out".into(),
+            deadline: Duration::from_secs(1),
+            silence: None,
+            counted: true,
+            disks: vec![("/image".into(), "peers")],
+        }
+    }
+
     /// A script in the place of QEMU, which says that it has begun where a guest would, and whatever `goes_on` has it say. It is
     /// written by a process of its own: one that another test forks meanwhile would hold it open, and it could not be run.
     fn stand_in(root: &Path, goes_on: &str) {
@@ -369,19 +387,10 @@ mod tests {
             stand_in(folder.path(), goes_on);
             let (tools, kernel) = (tools(folder.path()), kernel());
             let machine = Machine {
-                tools: &tools,
-                kernel: &kernel,
-                initramfs: Path::new("/initramfs"),
-                accelerator: Accelerator::Emulation,
-                memory: 2048,
-                words: "",
-                orders: "guest".to_owned(),
-                environment: Vec::new(),
                 folder: folder.path().join("out"),
                 deadline,
                 silence,
-                counted: false,
-                disks: Vec::new(),
+                ..machine(&tools, &kernel)
             };
             let mut told = Vec::new();
             let ended = machine.run(|line| told.push(line.to_owned())).unwrap();
@@ -399,21 +408,7 @@ mod tests {
     #[test]
     fn the_guest_is_cut_off_and_emulated_in_one_thread() {
         let (tools, kernel) = (tools(Path::new("/tools")), kernel());
-        let machine = Machine {
-            tools: &tools,
-            kernel: &kernel,
-            initramfs: Path::new("/initramfs"),
-            accelerator: Accelerator::Emulation,
-            memory: 2048,
-            words: "psi=0",
-            orders: "guest".to_owned(),
-            environment: vec![("PATH", "/bin".to_owned())],
-            folder: "/out".into(),
-            deadline: Duration::from_secs(1),
-            silence: None,
-            counted: true,
-            disks: vec![("/image".into(), "peers")],
-        };
+        let machine = machine(&tools, &kernel);
         let words: Vec<String> = machine
             .arguments()
             .into_iter()
