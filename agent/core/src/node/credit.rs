@@ -1,8 +1,9 @@
 //! Credit for the dying: memory that has been killed for but has not come back yet.
 
+use super::pace::Pace;
 use crate::base::time::{Moment, Span};
 
-/// How long a death is waited for at most.
+/// How long the next part of what a death owes is waited for.
 pub const LIFETIME: Span = Span::from_millis(5_000);
 /// A death that has freed nothing for this long is no longer believed in.
 pub const PATIENCE: Span = Span::from_millis(200);
@@ -29,21 +30,25 @@ pub struct Dying {
     least: u64,
     since: Moment,
     progress: Moment,
-    lifetime: Span,
+    pace: Pace,
+    /// How long the next part of it is waited for.
+    longest: Span,
     patience: Span,
 }
 
 impl Dying {
     /// A death seen at `now`: `charged` of the workload's `usage` bytes belong to it, if that is known.
     pub fn new(workload: usize, charged: u64, usage: Option<u64>, now: Moment) -> Self {
+        let charged = charged.min(usage.unwrap_or(charged));
         Self {
             workload,
-            charged: charged.min(usage.unwrap_or(charged)),
+            charged,
             baseline: usage,
             least: usage.unwrap_or(u64::MAX),
             since: now,
             progress: now,
-            lifetime: LIFETIME,
+            pace: Pace::new(charged, now),
+            longest: LIFETIME,
             patience: PATIENCE,
         }
     }
@@ -51,7 +56,7 @@ impl Dying {
     /// Files in memory that outlive the processes, in bytes: nothing of them comes back before the kubelet unmounts them.
     pub fn mounted(workload: usize, bytes: u64, now: Moment) -> Self {
         Self {
-            lifetime: UNMOUNTING,
+            longest: UNMOUNTING,
             patience: UNMOUNTING,
             ..Self::new(workload, bytes, None, now)
         }
@@ -59,11 +64,10 @@ impl Dying {
 
     /// The same with a kill that nobody looked after since: it is waited for no longer than any other.
     #[must_use]
-    pub fn killed_at(self, at: Moment) -> Self {
-        Self {
-            since: at.min(self.since),
-            ..self
-        }
+    pub fn killed_at(mut self, at: Moment) -> Self {
+        self.since = at.min(self.since);
+        self.pace.began(at);
+        self
     }
 
     fn observe(&mut self, now: Moment, usage: Option<u64>) {
@@ -78,6 +82,7 @@ impl Dying {
             self.least = usage;
             self.progress = now;
         }
+        self.pace.observe(now, self.owed(), self.charged);
     }
 
     /// Nobody looked for so long: it is no time without progress.
@@ -91,7 +96,8 @@ impl Dying {
 
     /// When it is believed in no longer, if nothing comes back until then.
     fn end(&self) -> Moment {
-        (self.since + self.lifetime).min(self.progress + self.patience)
+        let pace = self.pace.end(self.longest);
+        pace.min(self.progress + self.patience)
     }
 
     /// Bytes still owed by this death.
@@ -254,7 +260,7 @@ impl Credit {
         }
     }
 
-    /// Nobody looked for so long, until `now`: the patience with each death begins as much later, its lifetime does not.
+    /// Nobody looked for so long, until `now`: the patience with each death begins as much later, the longest wait does not.
     pub fn missed(&mut self, now: Moment, time: Span) {
         for death in self.dying.iter_mut().flatten() {
             death.missed(now, time);
@@ -361,17 +367,24 @@ mod tests {
         let mut credit = one(100 * MIB, 100 * MIB);
         credit.missed(ms(4_999), Span::from_secs(30));
         assert_eq!(credit.bytes(ms(4_999), false), 100 * MIB);
-        assert_eq!(credit.bytes(ms(5_000), false), 0, "its lifetime is over");
+        assert_eq!(
+            credit.bytes(ms(5_000), false),
+            0,
+            "the longest wait is over"
+        );
     }
 
     #[test]
-    fn expires_however_fast_it_goes() {
-        let mut credit = one(1000 * MIB, 1000 * MIB);
-        for (step, left) in (1..50).zip((0..1000).rev()) {
-            credit.observe(ms(step * 100), |_| Some(left * MIB));
+    fn who_gives_back_less_than_a_part_in_five_seconds_is_given_up() {
+        let mut slow = one(1024 * MIB, 1024 * MIB);
+        let mut large = slow.clone();
+        for step in 1..=80 {
+            let at = ms(i64::try_from(step).unwrap() * 100);
+            slow.observe(at, |_| Some(1024 * MIB - step * MIB / 2));
+            large.observe(at, |_| Some(1024 * MIB - step * MIB));
         }
-        assert!(credit.bytes(ms(4_999), false) > 0);
-        assert_eq!(credit.bytes(ms(5_000), false), 0);
+        assert_eq!(slow.next_wake(), None);
+        assert_eq!(large.bytes(ms(8_000), false), 944 * MIB);
     }
 
     #[test]

@@ -20,6 +20,7 @@ pub mod metrics;
 pub mod observe;
 pub mod oom_score;
 pub mod order;
+mod pace;
 pub mod policy;
 pub mod rank;
 pub mod recent;

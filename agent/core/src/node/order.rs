@@ -1,5 +1,7 @@
 //! The one open order: a workload being evicted, and the rules that say when it is over.
 
+use super::credit::LIFETIME;
+use super::pace::Pace;
 use super::signal::Signal;
 use crate::base::time::{Moment, Span};
 
@@ -81,7 +83,7 @@ pub enum End {
     Gone,
     /// The threshold is no longer crossed.
     Relieved,
-    /// Nothing was freed within the patience.
+    /// Nothing was freed within the patience, or next to nothing for 5 s.
     Stalled,
     /// So little headroom is left that the machine cannot wait.
     UnderReserve,
@@ -119,6 +121,8 @@ pub struct OpenOrder {
     /// The most that the signal has shown since, in bytes or a count.
     most: Option<i64>,
     progress: Moment,
+    /// How fast memory comes back.
+    pace: Pace,
     /// When the last signal of the kill had been sent.
     sent: Option<Moment>,
     gone: Option<Moment>,
@@ -149,6 +153,7 @@ impl OpenOrder {
             least: remains,
             most: None,
             progress: now,
+            pace: Pace::new(remains.memory.unwrap_or(0), now),
             sent: None,
             gone: None,
             back: None,
@@ -157,17 +162,22 @@ impl OpenOrder {
 
     /// Takes in what is left of the victim, and what the signal shows as available.
     pub fn observe(&mut self, now: Moment, remains: Remains, available: Option<i64>) {
-        let less =
-            less(remains.memory, self.least.memory) | less(remains.processes, self.least.processes);
+        let fewer = less(remains.processes, self.least.processes);
+        let less = fewer || less(remains.memory, self.least.memory);
         let more = self.stake != Stake::Memory && self.most.is_some() && available > self.most;
         if less || more {
             self.progress = now;
+        }
+        // Processes are not without end, single bytes may be.
+        if fewer {
+            self.pace.renew(now);
         }
         self.most = self.most.max(available);
         self.last.memory = remains.memory.or(self.last.memory);
         self.last.processes = remains.processes.or(self.last.processes);
         self.least.memory = least(remains.memory, self.least.memory);
         self.least.processes = least(remains.processes, self.least.processes);
+        self.pace.observe(now, self.owed(), self.charged);
         if self.charged > 0 && self.owed() <= self.charged / 10 {
             self.back.get_or_insert(now);
         }
@@ -176,6 +186,7 @@ impl OpenOrder {
     /// The kill has been sent: from now on there is something to wait for.
     pub fn mark_sent(&mut self, now: Moment) {
         self.progress = self.progress.max(now);
+        self.pace.renew(now);
         self.sent = Some(now);
     }
 
@@ -195,6 +206,7 @@ impl OpenOrder {
     pub fn missed(&mut self, now: Moment, time: Span) {
         if self.stake != Stake::Disk {
             self.progress = (self.progress + time).min(now);
+            self.pace.missed(now, time);
             self.sent = self.sent.map(|sent| (sent + time).min(now));
         }
     }
@@ -210,6 +222,7 @@ impl OpenOrder {
             self.back = None;
             self.least = self.last;
         }
+        self.pace = Pace::new(self.owed(), now);
     }
 
     /// Whether it is to bring memory back.
@@ -279,11 +292,21 @@ impl OpenOrder {
                     && now >= self.sent.unwrap_or(at) + PATIENCE_UNDER_RESERVE,
                 End::UnderReserve,
             ),
-            (now >= self.progress + self.stake.patience(), End::Stalled),
+            (now >= self.patience(), End::Stalled),
         ];
         rules
             .into_iter()
             .find_map(|(holds, end)| holds.then_some(end))
+    }
+
+    /// When a kill is given up, if nothing comes back until then.
+    fn patience(&self) -> Moment {
+        let patience = self.progress + self.stake.patience();
+        if self.is_for_memory() {
+            patience.min(self.pace.end(LIFETIME))
+        } else {
+            patience
+        }
     }
 
     /// When this order changes by time alone.
@@ -293,7 +316,7 @@ impl OpenOrder {
         }
         let patience = match self.phase {
             Phase::Asked { until } => until,
-            Phase::Killed { .. } => self.progress + self.stake.patience(),
+            Phase::Killed { .. } => self.patience(),
         };
         let settled = self.gone.map(|gone| gone + SETTLE);
         // Only of a kill for memory it ends the order.
@@ -395,6 +418,33 @@ mod tests {
         order.observe(ms(199), holds(99, 4), None);
         assert_eq!(order.end(ms(398), true, false), None);
         assert_eq!(order.end(ms(399), true, false), Some(End::Stalled));
+    }
+
+    #[test]
+    fn single_bytes_keep_nobody_waiting_for_ever_but_processes_that_end_do() {
+        const WHOLE: u64 = 100 * MIB;
+        let stalls = |left: fn(u64) -> (u64, u64)| {
+            let phase = Phase::Killed { at: ms(0) };
+            let victim = (0, holds(100, 1_000));
+            let mut order = OpenOrder::new(1, victim, (0, Stake::Memory), phase, ms(0));
+            (1..=120)
+                .map(|step: u32| (i64::from(step) * 100, u64::from(step)))
+                .find_map(|(at, step)| {
+                    let (memory, processes) = left(step);
+                    let remains = Remains {
+                        memory: Some(memory),
+                        processes: Some(processes),
+                    };
+                    order.observe(ms(at), remains, None);
+                    order.end(ms(at), true, false).map(|end| (at, end))
+                })
+        };
+        assert_eq!(
+            stalls(|step| (WHOLE - step, 1_000)),
+            Some((5_000, End::Stalled))
+        );
+        assert_eq!(stalls(|step| (WHOLE - step * WHOLE / 1_600, 1_000)), None);
+        assert_eq!(stalls(|step| (WHOLE - step, 1_000 - step)), None);
     }
 
     #[test]

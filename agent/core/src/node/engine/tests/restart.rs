@@ -132,22 +132,22 @@ fn a_kill_of_before_a_restart_is_waited_for_and_hits_nobody_twice() {
 
 #[test]
 fn a_kill_of_before_a_restart_is_waited_for_no_longer_than_any_other() {
-    let mut node = Node::enforcing(hard());
-    node.now = ms(4_000);
-    node.step(Input::Recall(Recalled::Unfinished(Unfinished {
-        phase: Phase::Killed { at: ms(0) },
-        ..left_asked(true)
-    })));
-    for (at, mib) in [(4_001, 300), (4_150, 290), (4_300, 280), (4_450, 270)] {
-        node.holds(0, mib);
-        assert_eq!(kills(&node.at(at, 50)), [], "{at}");
-    }
-    for (at, mib) in [(4_600, 260), (4_750, 250), (4_900, 240)] {
-        node.holds(0, mib);
-        assert_eq!(kills(&node.at(at, 50)), [], "{at}");
-    }
-    node.holds(0, 230);
-    assert_ne!(kills(&node.at(5_000, 50)), []);
+    let killed_at_5_s = |each: u64| {
+        let mut node = Node::enforcing(hard());
+        node.now = ms(4_000);
+        node.step(Input::Recall(Recalled::Unfinished(Unfinished {
+            phase: Phase::Killed { at: ms(0) },
+            ..left_asked(true)
+        })));
+        for (step, at) in (0..).zip([4_001, 4_150, 4_300, 4_450, 4_600, 4_750, 4_900]) {
+            node.holds(0, 300 - step * each);
+            assert_eq!(kills(&node.at(at, 50)), [], "{at}");
+        }
+        node.holds(0, 300 - 7 * each);
+        !kills(&node.at(5_000, 50)).is_empty()
+    };
+    assert!(killed_at_5_s(1), "next to nothing came back");
+    assert!(!killed_at_5_s(10), "it goes on");
 }
 
 #[test]
