@@ -12,7 +12,7 @@ use brink_host::ledger::SlotId;
 use super::act::Tally;
 use super::page::Page;
 use super::roster::Group;
-use super::usage::read_usage;
+use super::usage::{Usage, read_usage};
 use super::{Guard, now};
 use crate::ledger::entry::Completion;
 
@@ -70,6 +70,8 @@ pub(super) struct Current {
     /// Usage of the victim's cgroups when it was chosen, page cache included; as first seen after the kill without a
     /// sampler.
     pub(super) charged: Option<u64>,
+    /// What of it no end of a process gives back, as seen when it was first looked at after the kill, in bytes.
+    files: Option<u64>,
     /// Parts of it that had been given back when the node was last looked at.
     parts: u64,
     /// What they held at the last change since nobody is listed in them, and when that was.
@@ -92,6 +94,7 @@ impl Current {
             dry_run: false,
             opened,
             charged: None,
+            files: None,
             parts: 0,
             left: None,
             watched: [None; WATCHED],
@@ -114,6 +117,7 @@ impl Current {
         let stages = &mut self.completion.stages;
         stages.first_signal = stages.first_signal.or(tally.first_signal);
         stages.last_signal = Some(at);
+        self.files = None;
         self.completion.kill = Some(tally.kill);
         self.opened = at;
     }
@@ -167,6 +171,28 @@ impl Current {
         if freed >= FIRST_BACK && stages.first_back.is_none() {
             stages.first_back = Some(at);
         }
+    }
+
+    /// Takes in how much its processes have mapped, once.
+    fn note_files(&mut self, usage: Option<u64>, mapped: impl FnOnce() -> Option<u64>) {
+        if let (None, Some(usage)) = (self.files, usage) {
+            self.files = mapped().map(|mapped| usage.saturating_sub(mapped));
+        }
+    }
+
+    /// Nobody is left. What its processes held when its cgroups could last be read, in bytes, where these are removed: what it was
+    /// charged for is off its account then, and may still be held.
+    pub(super) fn end(&mut self, usage: Option<u64>, at: Moment) -> u64 {
+        self.note_gone(at);
+        if usage.is_some() {
+            return 0;
+        }
+        let charged = self.charged.unwrap_or(0);
+        let held = charged
+            .saturating_sub(self.completion.freed)
+            .saturating_sub(self.files.unwrap_or(0));
+        self.note_usage(Some(0), at);
+        if held > charged / PARTS { held } else { 0 }
     }
 
     /// Whether those who are listed no more have given back what they held; `usage` is what is still held in bytes, none
@@ -273,19 +299,18 @@ impl Guard {
         }
         let usage = self.usage_of(workload);
         current.note_usage(usage, at);
+        current.note_files(usage, || self.mapped(workload));
         let is_new = known && empty && current.completion.stages.gone.is_none();
         let kept = if is_new { self.mounted(workload) } else { 0 };
         // The kernel does not tell the spared from the others.
         let have_exited = || self.have_exited(workload).filter(|_| !spared);
         let mapped = || self.mapped(workload);
         let gone = is_new && current.has_settled((usage, kept), have_exited(), mapped, at);
-        if gone {
-            current.note_gone(now());
-        }
+        let unseen = if gone { current.end(usage, now()) } else { 0 };
         let moved = current.has_moved();
         self.current = Some(current);
         if gone {
-            self.feed(now(), &Input::Gone { workload, kept });
+            self.feed_gone(workload, kept, unseen);
         }
         gone || moved
     }
@@ -309,17 +334,25 @@ impl Guard {
             self.lingering[place] = Some(victim);
             return false;
         }
-        if gone {
-            victim.note_gone(now());
-        }
+        let unseen = if gone { victim.end(usage, now()) } else { 0 };
         // Only that of an agent before us has no end yet.
         let end = if gone { End::Gone } else { End::Stalled };
         victim.completion.end.get_or_insert(end);
         self.finish_record(victim);
         if gone {
-            self.feed(now(), &Input::Gone { workload, kept });
+            self.feed_gone(workload, kept, unseen);
         }
         gone
+    }
+
+    /// Tells the engine that nobody is left.
+    pub(super) fn feed_gone(&mut self, workload: usize, kept: u64, unseen: u64) {
+        let gone = Input::Gone {
+            workload,
+            kept,
+            unseen,
+        };
+        self.feed(now(), &gone);
     }
 
     /// Bytes of files in memory that a pod is charged for and that go when the kubelet unmounts its volumes, which it does once
@@ -358,7 +391,10 @@ impl Guard {
 
     /// What the cgroups of a workload hold, page cache included; none when there are none or one cannot be read.
     fn usage_of(&self, workload: usize) -> Option<u64> {
-        self.sum_of(workload, |_, group| read_usage(group))
+        self.sum_of(workload, |_, group| match read_usage(group) {
+            Usage::Known(bytes) => Some(bytes),
+            Usage::Removed | Usage::Unknown => None,
+        })
     }
 
     /// What the cgroups of a workload held when the sampler last looked, page cache included; none when it did not.
@@ -463,6 +499,33 @@ mod tests {
         assert!(!settles(&mut victim, false, 501));
         assert!(!settles(&mut victim, true, 502));
         assert!(settles(&mut victim, true, 702));
+    }
+
+    /// What is said to be held where the cgroups are removed after so much was given back, of which so much was mapped.
+    #[test]
+    fn of_a_removed_cgroup_what_was_last_read_may_be_held_but_for_its_files() {
+        let part = CHARGED / PARTS;
+        for (freed, mapped, expected) in [
+            (0, Some(CHARGED), CHARGED),
+            (CHARGED / 2, Some(CHARGED), CHARGED / 2),
+            (CHARGED / 2, Some(CHARGED - part), CHARGED / 2 - part),
+            (CHARGED / 2, Some(CHARGED / 2), 0),
+            (CHARGED / 2, None, CHARGED / 2),
+            (CHARGED - part, Some(CHARGED), 0),
+            (CHARGED - part - 1, Some(CHARGED), part + 1),
+        ] {
+            let mut victim = victim();
+            victim.note_usage(Some(CHARGED), Moment::START);
+            victim.note_files(Some(CHARGED), || mapped);
+            victim.note_usage(Some(CHARGED - freed), Moment::START);
+            victim.note_files(Some(CHARGED - freed), || mapped.map(|_| 0));
+            let before = victim.completion.freed;
+            assert_eq!(victim.end(Some(CHARGED - freed), Moment::START), 0);
+            assert_eq!((before, victim.completion.freed), (freed, freed));
+            let unseen = victim.end(None, Moment::START);
+            assert_eq!(unseen, expected, "{freed} {mapped:?}");
+            assert_eq!(victim.completion.freed, CHARGED);
+        }
     }
 
     #[test]

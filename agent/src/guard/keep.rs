@@ -247,9 +247,9 @@ impl Guard {
             removed &= group.is_removed() && !(stays && group.target.dir().is_alive());
         }
         if known && removed {
-            victim.note_gone(now());
+            let unseen = victim.end(None, now());
             let kept = self.mounted(workload);
-            self.feed(now(), &Input::Gone { workload, kept });
+            self.feed_gone(workload, kept, unseen);
         }
     }
 

@@ -29,6 +29,9 @@ pub enum Kind {
         /// Bytes of files in memory that stay until volumes are unmounted.
         #[serde(default)]
         kept: u64,
+        /// Bytes that nobody saw come back before its cgroups were removed.
+        #[serde(default)]
+        unseen: u64,
     },
     /// Somebody else killed.
     Dying {
@@ -132,7 +135,15 @@ impl Kind {
         match *input {
             Input::Workloads(_) => Self::Workloads,
             Input::Sample(_) => Self::Sample,
-            Input::Gone { workload, kept } => Self::Gone { workload, kept },
+            Input::Gone {
+                workload,
+                kept,
+                unseen,
+            } => Self::Gone {
+                workload,
+                kept,
+                unseen,
+            },
             Input::Dying { workload, charged } => Self::Dying { workload, charged },
             Input::Outcome { order, delivered } => Self::Outcome { order, delivered },
             Input::Reclaimed => Self::Reclaimed,

@@ -44,10 +44,16 @@ impl Guard {
         for index in 0..self.roster.members.len() {
             let member = &self.roster.members[index];
             // The sampler may look again only when nobody believes any more that something comes back.
-            let is_sampled = loaded && !self.engine.waits_for(member.workload);
-            let slot = self.roster.slots[index].filter(|_| is_sampled);
+            let is_waited_for = self.engine.waits_for(member.workload);
+            let slot = self.roster.slots[index].filter(|_| loaded && !is_waited_for);
             let sampled = slot.and_then(|slot| self.kernel.as_ref()?.usage(slot));
-            let Some(bytes) = sampled.or_else(|| read_usage(&member.group)) else {
+            let read = || match read_usage(&member.group) {
+                Usage::Known(bytes) => Some(bytes),
+                // Of the dead that are waited for it is not known who has hold of what they held.
+                Usage::Removed if !is_waited_for => Some(0),
+                Usage::Removed | Usage::Unknown => None,
+            };
+            let Some(bytes) = sampled.or_else(read) else {
                 continue;
             };
             let inactive = self.inactive_file(index);
@@ -156,7 +162,7 @@ impl Guard {
         }
         let mut sum = None;
         for (index, group) in self.roster.of(workload) {
-            let (Some(usage), Ok(stat)) = (read_usage(group), group.stat.read()) else {
+            let (Usage::Known(usage), Ok(stat)) = (read_usage(group), group.stat.read()) else {
                 continue;
             };
             if let (Some(figures), Some(bytes)) = (self.roster.board.get(index), stat.inactive_file)
@@ -239,12 +245,23 @@ impl Guard {
     }
 }
 
-/// The usage of a group by its file: nothing once it was removed, none when it cannot be read.
-pub(super) fn read_usage(group: &Group) -> Option<u64> {
+/// What the file of a group says of its usage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Usage {
+    /// In bytes.
+    Known(u64),
+    /// The group was removed: what is left of its memory is its parent's.
+    Removed,
+    /// It cannot be read.
+    Unknown,
+}
+
+/// The usage of a group by its file.
+pub(super) fn read_usage(group: &Group) -> Usage {
     match group.usage.read() {
-        Ok(bytes) => Some(bytes),
-        Err(HotError::Io(Errno::NODEV | Errno::NOENT)) => Some(0),
-        Err(_) => None,
+        Ok(bytes) => Usage::Known(bytes),
+        Err(HotError::Io(Errno::NODEV | Errno::NOENT)) => Usage::Removed,
+        Err(_) => Usage::Unknown,
     }
 }
 

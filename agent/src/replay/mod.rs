@@ -140,7 +140,15 @@ fn input<'a>(
                 .with_context(|| format!("the table of generation {generation} is missing"))?;
             Input::Workloads(Arc::clone(table))
         }
-        Kind::Gone { workload, kept } => Input::Gone { workload, kept },
+        Kind::Gone {
+            workload,
+            kept,
+            unseen,
+        } => Input::Gone {
+            workload,
+            kept,
+            unseen,
+        },
         Kind::Dying { workload, charged } => Input::Dying { workload, charged },
         Kind::Outcome { order, delivered } => Input::Outcome { order, delivered },
         Kind::Reclaimed => Input::Reclaimed,

@@ -106,13 +106,8 @@ impl fmt::Display for InputView {
             Self::Gone {
                 workload,
                 kept_bytes,
-            } => {
-                let gone = format!("the last process of {} is gone", named(workload.as_ref()));
-                kept_bytes.map_or_else(
-                    || gone.clone(),
-                    |kept| format!("{gone}, {} stay in its volumes", unsigned(kept)),
-                )
-            }
+                unseen_bytes,
+            } => gone(workload.as_ref(), *kept_bytes, *unseen_bytes),
             Self::Dying {
                 workload,
                 charged_bytes,
@@ -197,6 +192,17 @@ impl fmt::Display for InputView {
     }
 }
 
+fn gone(workload: Option<&String>, kept: Option<u64>, unseen: Option<u64>) -> String {
+    let gone = format!("the last process of {} is gone", named(workload));
+    let kept = kept.map(|kept| format!(", {} stay in its volumes", unsigned(kept)));
+    let unseen = unseen.map(|unseen| {
+        let unseen = unsigned(unseen);
+        format!(", {unseen} were not seen to come back before its cgroups were removed")
+    });
+    let more: String = kept.into_iter().chain(unseen).collect();
+    gone + &more
+}
+
 fn delivery(delivered: &str, processes: u32) -> String {
     match delivered {
         "done" => format!("reached {}", counted(u64::from(processes), "process")),
@@ -244,5 +250,22 @@ impl fmt::Display for ActionView {
             Self::Mode { mode: "enforcing" } => f.write_str("orders are carried out from now on"),
             Self::Mode { mode } => write!(f, "orders are observed only: {}", mode_words(mode)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_gone_have_left_is_named() {
+        let name = "test/leaker".to_owned();
+        let told = |kept, unseen| gone(Some(&name), kept, unseen);
+        assert_eq!(told(None, None), "the last process of test/leaker is gone");
+        assert_eq!(
+            told(Some(1 << 20), Some(3 << 20)),
+            "the last process of test/leaker is gone, 1.0Mi stay in its volumes, \
+             3.0Mi were not seen to come back before its cgroups were removed"
+        );
     }
 }

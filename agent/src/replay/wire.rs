@@ -79,6 +79,9 @@ pub enum InputView {
         /// Bytes of files in memory that stay until volumes are unmounted; left out where there are none.
         #[serde(skip_serializing_if = "Option::is_none")]
         kept_bytes: Option<u64>,
+        /// Bytes that nobody saw come back before its cgroups were removed; left out where there are none.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        unseen_bytes: Option<u64>,
     },
     /// Somebody else killed in it.
     Dying {
@@ -396,9 +399,14 @@ impl<'a> Namer<'a> {
             Kind::Tick => InputView::Tick,
             Kind::Workloads => InputView::Workloads,
             Kind::Sample => InputView::Sample,
-            Kind::Gone { workload, kept } => InputView::Gone {
+            Kind::Gone {
+                workload,
+                kept,
+                unseen,
+            } => InputView::Gone {
                 workload: self.workload(workload),
                 kept_bytes: (kept > 0).then_some(kept),
+                unseen_bytes: (unseen > 0).then_some(unseen),
             },
             Kind::Dying { workload, charged } => InputView::Dying {
                 workload: self.workload(workload),

@@ -121,7 +121,14 @@ impl LiveRun {
             }
         }
         for &workload in &step.gone {
-            self.send(step.now, Input::Gone { workload, kept: 0 });
+            self.send(
+                step.now,
+                Input::Gone {
+                    workload,
+                    kept: 0,
+                    unseen: 0,
+                },
+            );
         }
         if self.pods.end(&step.gone) {
             self.send_table(step.now);

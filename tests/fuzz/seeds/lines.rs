@@ -132,6 +132,7 @@ pub(super) fn journal() {
                 Kind::Gone {
                     workload: 1,
                     kept: 0,
+                    unseen: 0,
                 },
             ),
             sample(5, 150),

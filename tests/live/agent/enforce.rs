@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::support::{MIB, Node, PATIENCE, gone_after, lives, runs};
 use brink::control::protocol::Question;
+use brink::record::DecisionRecord;
 use brink_host::hog::{HogSpec, Load};
 use brink_tests::{Hog, slowed, wait_until};
 use rustix::process::Signal;
@@ -353,6 +354,23 @@ fn an_essential_process_that_came_into_the_victim_is_spared() {
 /// their files in `/proc` does when it gets no processor. There is enough once it is back, so nobody else goes.
 #[test]
 fn nobody_else_goes_while_memory_of_the_dead_is_still_held() {
+    let (_node, record) = held_by_a_reader(false);
+    let [killed, ended] = ["lastSignal", "ended"].map(|stage| record.since_sample(stage).unwrap());
+    let waited = Duration::from_nanos((ended - killed).unsigned_abs());
+    assert!(waited >= Duration::from_millis(50), "{waited:?}");
+}
+
+/// The same where their cgroup is removed at once, as systemd does it: nothing is charged to it any more then.
+#[test]
+fn nobody_else_goes_while_memory_of_the_dead_is_held_and_their_cgroup_is_removed() {
+    let (mut node, _record) = held_by_a_reader(true);
+    node.stop(Signal::TERM);
+    let replay = node.replay();
+    assert!(replay.contains("(credited)"), "{replay}");
+}
+
+/// How a leak of 280 MiB ends beside 100 MiB that are held for a moment more.
+fn held_by_a_reader(is_removed: bool) -> (Node, DecisionRecord) {
     let mut node = Node::new(300);
     let [first, second, leaker] = three(&mut node);
     let more = "evictionMinimumReclaim: {memory.available: 80Mi}";
@@ -367,17 +385,22 @@ fn nobody_else_goes_while_memory_of_the_dead_is_still_held() {
         .add_process(holder.unsigned_abs())
         .unwrap();
     let leak = node.load(leaker, Load::Anon, 280 * MIB);
+    let group = is_removed.then(|| node.groups.pop().unwrap());
+    let removal = std::thread::spawn(move || {
+        let Some(group) = group else { return };
+        while !group.processes().unwrap().is_empty() {}
+        group.remove().unwrap();
+    });
     gone_after(&leak);
     gone_after(&held);
+    removal.join().unwrap();
     let record = node.finished(1);
     assert_eq!(record.victim_name(), "test/leaker");
     wait_until(PATIENCE, || (!runs(holder)).then_some(())).expect("it was to end by itself");
     assert!(peaceful.iter().all(lives), "{}", node.log());
     assert_eq!(node.decisions().len(), 1, "{}", node.log());
     assert!(record.freed_bytes > 100 * MIB, "{}", record.freed_bytes);
-    let [killed, ended] = ["lastSignal", "ended"].map(|stage| record.since_sample(stage).unwrap());
-    let waited = Duration::from_nanos((ended - killed).unsigned_abs());
-    assert!(waited >= Duration::from_millis(50), "{waited:?}");
+    (node, record)
 }
 
 #[test]

@@ -16,6 +16,9 @@ pub const UNMOUNTING: Span = Span::from_secs(30);
 /// [`LIFETIME`]: nobody else's death brings ids back any sooner, since it is for the same parents to reap the dead.
 pub const REAPING: Span = Span::from_secs(30);
 
+/// The workload of a death whose own is in the table no more, or whose cgroups were removed: nothing more is seen of it.
+const NOBODY: usize = usize::MAX;
+
 /// One workload that lost processes and still holds their memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -51,6 +54,11 @@ impl Dying {
             longest: LIFETIME,
             patience: PATIENCE,
         }
+    }
+
+    /// What nobody saw come back, in bytes, before the cgroups of the dead were removed: somebody may have hold of it.
+    pub fn unseen(bytes: u64, now: Moment) -> Self {
+        Self::new(NOBODY, bytes, None, now)
     }
 
     /// Files in memory that outlive the processes, in bytes: nothing of them comes back before the kubelet unmounts them.
@@ -286,12 +294,14 @@ impl Credit {
         self.dying.iter().flatten().any(|d| d.workload == workload)
     }
 
-    /// Carries the deaths over to a new table; `place` gives a workload's new index.
+    /// Carries the deaths over to a new table; `place` gives a workload's new index. Those of whoever is not in it are waited for
+    /// without anything being seen of them; but who unmounts the volumes of a pod removes that afterwards.
     pub fn remap(&mut self, place: impl Fn(usize) -> Option<usize>) {
-        for slot in &mut self.dying {
-            *slot = slot.and_then(|death| {
+        for death in &mut self.dying {
+            *death = death.and_then(|death| {
+                let left = (death.patience == PATIENCE).then_some(NOBODY);
                 Some(Dying {
-                    workload: place(death.workload)?,
+                    workload: place(death.workload).or(left)?,
                     ..death
                 })
             });
@@ -385,6 +395,29 @@ mod tests {
         }
         assert_eq!(slow.next_wake(), None);
         assert_eq!(large.bytes(ms(8_000), false), 944 * MIB);
+    }
+
+    #[test]
+    fn what_was_not_seen_to_come_back_is_waited_for_as_long_as_one_that_frees_nothing() {
+        let mut credit = one(100 * MIB, 100 * MIB);
+        credit.add(Dying::unseen(60 * MIB, ms(10)));
+        credit.forget(0);
+        credit.observe(ms(209), |index| (index == 0).then_some(0));
+        assert_eq!(credit.bytes(ms(209), false), 60 * MIB);
+        assert_eq!(credit.bytes(ms(209), true), 0);
+        assert_eq!(credit.next_wake(), Some(ms(210)));
+    }
+
+    #[test]
+    fn who_leaves_the_table_is_waited_for_unseen_but_not_for_its_volumes() {
+        let mut credit = one(100 * MIB, 100 * MIB);
+        credit.add(Dying::mounted(1, 50 * MIB, ms(0)));
+        credit.add(Dying::new(2, 7 * MIB, Some(7 * MIB), ms(0)));
+        credit.remap(|workload| (workload == 2).then_some(0));
+        credit.observe(ms(1), |index| (index == 0).then_some(6 * MIB));
+        assert_eq!(credit.bytes(ms(1), false), 106 * MIB);
+        credit.observe(ms(200), |_| None);
+        assert_eq!(credit.bytes(ms(200), false), 6 * MIB);
     }
 
     #[test]

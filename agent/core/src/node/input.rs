@@ -25,6 +25,9 @@ pub enum Input<'a> {
         /// Bytes of files in memory that it is still charged for: of a pod that a kubelet runs, they come back when its
         /// volumes are unmounted.
         kept: u64,
+        /// Bytes that it held when its cgroups were last read, and that nobody saw come back before these were removed:
+        /// whoever reads of its processes in `/proc` may have hold of them.
+        unseen: u64,
     },
     /// Somebody else killed in a workload: the kernel's OOM killer, or an operator.
     Dying {

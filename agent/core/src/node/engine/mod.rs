@@ -143,7 +143,14 @@ impl Engine {
         match input {
             Input::Workloads(table) => self.replace_table(table, actions),
             Input::Sample(sample) => self.sample(now, sample, actions),
-            Input::Gone { workload, kept } => {
+            Input::Gone {
+                workload,
+                kept,
+                unseen,
+            } => {
+                if unseen > 0 && self.waits_for(workload) {
+                    self.credit.add(Dying::unseen(unseen, now));
+                }
                 // Nothing else of it comes back.
                 self.credit.forget(workload);
                 if !self.is_by_kubelet(workload) {

@@ -217,6 +217,7 @@ impl Run {
             Event::Gone(workload) => self.step(Input::Gone {
                 workload: *workload,
                 kept: 0,
+                unseen: 0,
             }),
             Event::Dying(workload, charged) => self.step(Input::Dying {
                 workload: *workload,

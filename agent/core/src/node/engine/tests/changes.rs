@@ -178,6 +178,7 @@ fn whoever_ended_when_asked_and_left_the_table_then_is_gone() {
     node.step(Input::Gone {
         workload: 0,
         kept: 0,
+        unseen: 0,
     });
     assert_eq!(ends(&without_a(&mut node)), []);
     assert_eq!(kills(&node.at(61_019, 50)), []);
@@ -198,6 +199,7 @@ fn whoever_ended_when_asked_and_is_protected_then_is_gone_and_stays_evicted() {
     node.step(Input::Gone {
         workload: 0,
         kept: 0,
+        unseen: 0,
     });
     // Nobody is left in it but a stranger.
     workloads[0].protection = Some(Protection::Unrecognized);
@@ -205,6 +207,43 @@ fn whoever_ended_when_asked_and_is_protected_then_is_gone_and_stays_evicted() {
     assert_eq!(ends(&node.step(Input::Workloads(table))), []);
     assert_eq!(ends(&node.at(61_020, 150)), [End::Gone]);
     assert_eq!(node.engine.evicted_by(ms(61_021), 0), Some(1));
+}
+
+/// The cgroup is removed although a reader of `/proc` still has hold of what its dead held.
+#[test]
+fn what_nobody_saw_come_back_before_its_cgroup_was_removed_is_owed_for_a_while() {
+    let unseen = |mib: u64| {
+        let mut node = Node::enforcing(hard());
+        assert_eq!(kills(&node.at(0, 50)), [0]);
+        node.now = ms(5);
+        node.step(Input::Gone {
+            workload: 0,
+            kept: 0,
+            unseen: mib * MIB as u64,
+        });
+        without_a(&mut node);
+        let mut gone = node.at(25, 50);
+        assert_eq!(ends(&gone), [End::Gone]);
+        let first = kills(&gone);
+        gone = node.at(204, 50);
+        let (held, before) = (held(&gone), kills(&gone));
+        (first, held, before, kills(&node.at(205, 50)))
+    };
+    let nobody = Vec::new();
+    let (first, _, before, then) = unseen(50);
+    assert_eq!(
+        (first, before, then),
+        (nobody.clone(), nobody.clone(), [0].to_vec())
+    );
+    assert_eq!(unseen(49).0, [0], "it would not be enough");
+    // Who is waited for no longer when it is gone owes nothing by that.
+    let mut node = Node::enforcing(hard());
+    node.step(Input::Gone {
+        workload: 0,
+        kept: 0,
+        unseen: 100 * MIB as u64,
+    });
+    assert_eq!(kills(&node.at(1, 50)), [0]);
 }
 
 #[test]

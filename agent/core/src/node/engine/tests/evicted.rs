@@ -22,6 +22,7 @@ fn gone(node: &mut Node, at: i64, kept: u64) {
     node.step(Input::Gone {
         workload: 0,
         kept: kept * MIB as u64,
+        unseen: 0,
     });
 }
 

@@ -77,6 +77,7 @@ fn the_same_one_goes_again_only_after_five_minutes() {
     node.step(Input::Gone {
         workload: 1,
         kept: 0,
+        unseen: 0,
     });
     assert_eq!(node.exceeds(6_000, 1), []);
     assert_eq!(node.exceeds(299_999, 1), []);

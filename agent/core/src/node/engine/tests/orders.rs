@@ -120,6 +120,7 @@ fn who_could_not_be_waited_for_is_owed_once_and_not_when_it_is_gone() {
     node.step(Input::Gone {
         workload: 0,
         kept: 0,
+        unseen: 0,
     });
     node.holds(1, 0);
     node.at(12, 60);
@@ -293,6 +294,7 @@ fn killed_processes_that_nobody_has_reaped_yet_kill_nobody_else() {
     node.step(Input::Gone {
         workload: 1,
         kept: 0,
+        unseen: 0,
     });
     let actions = at(&mut node, 40, 950, [1, 0, 2]);
     assert_eq!(ends(&actions), [End::Gone]);
