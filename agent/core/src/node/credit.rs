@@ -16,8 +16,8 @@ pub const UNMOUNTING: Span = Span::from_secs(30);
 /// [`LIFETIME`]: nobody else's death brings ids back any sooner, since it is for the same parents to reap the dead.
 pub const REAPING: Span = Span::from_secs(30);
 
-/// The workload of a death whose own is in the table no more, or whose cgroups were removed: nothing more is seen of it.
-const NOBODY: usize = usize::MAX;
+/// The workload of a death whose own is in the table no more, or whose cgroups were removed: the node's usage stands for its.
+pub const NOBODY: usize = usize::MAX;
 
 /// One workload that lost processes and still holds their memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +76,20 @@ impl Dying {
         self.since = at.min(self.since);
         self.pace.began(at);
         self
+    }
+
+    /// What is still owed of it, measured by the node from the next look on.
+    fn of_nobody(self) -> Self {
+        if self.workload == NOBODY {
+            return self;
+        }
+        Self {
+            workload: NOBODY,
+            charged: self.owed(),
+            baseline: None,
+            least: u64::MAX,
+            ..self
+        }
     }
 
     fn observe(&mut self, now: Moment, usage: Option<u64>) {
@@ -256,7 +270,7 @@ impl Credit {
         }
     }
 
-    /// Takes in the current usage of each workload and forgets the deaths that are over.
+    /// Takes in the current usage of each workload, for [`NOBODY`] that of the node, and forgets the deaths that are over.
     pub fn observe(&mut self, now: Moment, usage: impl Fn(usize) -> Option<u64>) {
         for slot in &mut self.dying {
             if let Some(death) = slot {
@@ -294,16 +308,13 @@ impl Credit {
         self.dying.iter().flatten().any(|d| d.workload == workload)
     }
 
-    /// Carries the deaths over to a new table; `place` gives a workload's new index. Those of whoever is not in it are waited for
-    /// without anything being seen of them; but who unmounts the volumes of a pod removes that afterwards.
+    /// Carries the deaths over to a new table; `place` gives a workload's new index. Those of whoever is not in it are nobody's;
+    /// but who unmounts the volumes of a pod removes that afterwards.
     pub fn remap(&mut self, place: impl Fn(usize) -> Option<usize>) {
-        for death in &mut self.dying {
-            *death = death.and_then(|death| {
-                let left = (death.patience == PATIENCE).then_some(NOBODY);
-                Some(Dying {
-                    workload: place(death.workload).or(left)?,
-                    ..death
-                })
+        for slot in &mut self.dying {
+            *slot = slot.and_then(|death| match place(death.workload) {
+                Some(workload) => Some(Dying { workload, ..death }),
+                None => (death.patience == PATIENCE).then(|| death.of_nobody()),
             });
         }
     }
@@ -402,20 +413,29 @@ mod tests {
         let mut credit = one(100 * MIB, 100 * MIB);
         credit.add(Dying::unseen(60 * MIB, ms(10)));
         credit.forget(0);
-        credit.observe(ms(209), |index| (index == 0).then_some(0));
-        assert_eq!(credit.bytes(ms(209), false), 60 * MIB);
-        assert_eq!(credit.bytes(ms(209), true), 0);
-        assert_eq!(credit.next_wake(), Some(ms(210)));
+        let mut node = |at: i64, used: u64| {
+            credit.observe(ms(at), |index| Some(if index == NOBODY { used } else { 0 }));
+            (
+                credit.bytes(ms(at), true),
+                credit.bytes(ms(at), false) / MIB,
+            )
+        };
+        assert_eq!(node(20, 900 * MIB), (0, 60));
+        assert_eq!(node(150, 880 * MIB), (0, 40), "the node's usage falls");
+        assert_eq!(node(200, 890 * MIB), (0, 40), "and rises");
+        assert_eq!(node(349, 880 * MIB), (0, 40));
+        assert_eq!(node(350, 880 * MIB), (0, 0));
     }
 
     #[test]
-    fn who_leaves_the_table_is_waited_for_unseen_but_not_for_its_volumes() {
+    fn who_leaves_the_table_is_waited_for_but_not_for_its_volumes() {
         let mut credit = one(100 * MIB, 100 * MIB);
         credit.add(Dying::mounted(1, 50 * MIB, ms(0)));
         credit.add(Dying::new(2, 7 * MIB, Some(7 * MIB), ms(0)));
         credit.remap(|workload| (workload == 2).then_some(0));
         credit.observe(ms(1), |index| (index == 0).then_some(6 * MIB));
         assert_eq!(credit.bytes(ms(1), false), 106 * MIB);
+        credit.remap(Some);
         credit.observe(ms(200), |_| None);
         assert_eq!(credit.bytes(ms(200), false), 6 * MIB);
     }

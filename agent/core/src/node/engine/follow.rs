@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 
 use super::super::action::{Action, Actions};
 use super::super::condition::Condition;
-use super::super::credit::Dying;
+use super::super::credit::{Dying, NOBODY};
 use super::super::gate::{Verdict, evaluate};
 use super::super::input::{Delivery, Reconfiguration, Sample};
 use super::super::observe::Observations;
@@ -167,7 +167,11 @@ impl Engine {
     }
 
     pub(super) fn sample(&mut self, now: Moment, sample: &Sample<'_>, actions: &mut Actions) {
-        let memory = |index: usize| usage_at(sample.usage, index).and_then(|used| used.memory);
+        let node = used_of(&sample.observations);
+        let memory = |index: usize| match index {
+            NOBODY => node,
+            index => usage_at(sample.usage, index).and_then(|used| used.memory),
+        };
         self.credit.observe(now, memory);
         if let Some(seen) = sample.observations[Signal::PidAvailable] {
             let unreaped = sample.confirmation.unreaped;
@@ -307,6 +311,12 @@ pub(super) fn is_crossed(order: &OpenOrder, met: ThresholdSet) -> bool {
     } else {
         waits_for_any && !met.is_empty()
     }
+}
+
+/// Bytes of memory that the node uses.
+fn used_of(seen: &Observations) -> Option<u64> {
+    let memory = seen[Signal::MemoryAvailable].or(seen[Signal::MemoryHeadroom])?;
+    u64::try_from(memory.capacity.saturating_sub(memory.available)).ok()
 }
 
 pub(super) fn usage_at(usage: &[Option<PodUsage>], index: usize) -> Option<&PodUsage> {

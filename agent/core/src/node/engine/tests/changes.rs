@@ -209,34 +209,45 @@ fn whoever_ended_when_asked_and_is_protected_then_is_gone_and_stays_evicted() {
     assert_eq!(node.engine.evicted_by(ms(61_021), 0), Some(1));
 }
 
-/// The cgroup is removed although a reader of `/proc` still has hold of what its dead held.
+/// `a` was killed and its cgroup is removed although a reader of `/proc` still has hold of so many MiB of its dead.
+fn removed(unseen: u64) -> Node {
+    let mut node = Node::enforcing(hard());
+    assert_eq!(kills(&node.at(0, 50)), [0]);
+    node.now = ms(5);
+    node.step(Input::Gone {
+        workload: 0,
+        kept: 0,
+        unseen: unseen * MIB as u64,
+    });
+    without_a(&mut node);
+    node
+}
+
 #[test]
 fn what_nobody_saw_come_back_before_its_cgroup_was_removed_is_owed_for_a_while() {
-    let unseen = |mib: u64| {
-        let mut node = Node::enforcing(hard());
-        assert_eq!(kills(&node.at(0, 50)), [0]);
-        node.now = ms(5);
-        node.step(Input::Gone {
-            workload: 0,
-            kept: 0,
-            unseen: mib * MIB as u64,
-        });
-        without_a(&mut node);
-        let mut gone = node.at(25, 50);
-        assert_eq!(ends(&gone), [End::Gone]);
-        let first = kills(&gone);
-        gone = node.at(204, 50);
-        let (held, before) = (held(&gone), kills(&gone));
-        (first, held, before, kills(&node.at(205, 50)))
-    };
-    let nobody = Vec::new();
-    let (first, _, before, then) = unseen(50);
+    let mut node = removed(50);
+    let actions = node.at(25, 50);
     assert_eq!(
-        (first, before, then),
-        (nobody.clone(), nobody.clone(), [0].to_vec())
+        (ends(&actions), kills(&actions)),
+        ([End::Gone].into(), [].into())
     );
-    assert_eq!(unseen(49).0, [0], "it would not be enough");
-    // Who is waited for no longer when it is gone owes nothing by that.
+    assert_eq!(kills(&node.at(204, 50)), []);
+    assert_eq!(kills(&node.at(205, 50)), [0]);
+    let mut node = removed(49);
+    assert_eq!(kills(&node.at(25, 50)), [0], "it would not be enough");
+    let mut node = removed(60);
+    for (at, available) in [(25, 50), (150, 70), (204, 70), (349, 70)] {
+        assert_eq!(
+            kills(&node.at(at, available)),
+            [],
+            "{at}: it shows in the node"
+        );
+    }
+    assert_eq!(kills(&node.at(350, 70)), [0]);
+}
+
+#[test]
+fn who_was_waited_for_no_longer_owes_nothing_by_the_removal_of_its_cgroup() {
     let mut node = Node::enforcing(hard());
     node.step(Input::Gone {
         workload: 0,
