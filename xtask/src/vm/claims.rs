@@ -1,4 +1,4 @@
-//! What is claimed of every kernel, and the tests that show it there: the first table of docs/kernels.md.
+//! What is claimed of every kernel, and the tests that show it there: the second table of docs/kernels.md.
 use std::fmt::Write as _;
 
 use super::{kept::Found, known::Outcome};
