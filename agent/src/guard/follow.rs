@@ -12,7 +12,7 @@ use brink_host::ledger::SlotId;
 use super::act::Tally;
 use super::page::Page;
 use super::roster::Group;
-use super::usage::{Usage, read_usage};
+use super::usage::Held;
 use super::{Guard, now};
 use crate::ledger::entry::Completion;
 
@@ -70,7 +70,7 @@ pub(super) struct Current {
     /// Usage of the victim's cgroups when it was chosen, page cache included; as first seen after the kill without a
     /// sampler.
     pub(super) charged: Option<u64>,
-    /// What of it no end of a process gives back, as seen when it was first looked at after the kill, in bytes.
+    /// What of it nobody had mapped when it was first looked at after the kill, in bytes: mostly page cache.
     files: Option<u64>,
     /// Parts of it that had been given back when the node was last looked at.
     parts: u64,
@@ -180,19 +180,17 @@ impl Current {
         }
     }
 
-    /// Nobody is left. What its processes held when its cgroups could last be read, in bytes, where these are removed: what it was
-    /// charged for is off its account then, and may still be held.
-    pub(super) fn end(&mut self, usage: Option<u64>, at: Moment) -> u64 {
+    /// Nobody is left. What cgroups that are removed held beyond files, in bytes, if that is more than a part: it may still be held.
+    pub(super) fn end(&mut self, held: Held, at: Moment) -> u64 {
         self.note_gone(at);
-        if usage.is_some() {
+        let Some(removed) = held.removed else {
             return 0;
-        }
-        let charged = self.charged.unwrap_or(0);
-        let held = charged
-            .saturating_sub(self.completion.freed)
-            .saturating_sub(self.files.unwrap_or(0));
-        self.note_usage(Some(0), at);
-        if held > charged / PARTS { held } else { 0 }
+        };
+        let little = self.charged.unwrap_or(0) / PARTS;
+        let mapped = removed.saturating_sub(self.files.unwrap_or(0));
+        let unseen = if mapped > little { mapped } else { 0 };
+        self.note_usage(Some(held.there.unwrap_or(0).saturating_add(unseen)), at);
+        unseen
     }
 
     /// Whether those who are listed no more have given back what they held; `usage` is what is still held in bytes, none
@@ -297,16 +295,16 @@ impl Guard {
                 };
             }
         }
-        let usage = self.usage_of(workload);
-        current.note_usage(usage, at);
-        current.note_files(usage, || self.mapped(workload));
+        let held = self.held_by(workload);
+        current.note_usage(held.total(), at);
+        current.note_files(held.there, || self.mapped(workload));
         let is_new = known && empty && current.completion.stages.gone.is_none();
         let kept = if is_new { self.mounted(workload) } else { 0 };
         // The kernel does not tell the spared from the others.
         let have_exited = || self.have_exited(workload).filter(|_| !spared);
         let mapped = || self.mapped(workload);
-        let gone = is_new && current.has_settled((usage, kept), have_exited(), mapped, at);
-        let unseen = if gone { current.end(usage, now()) } else { 0 };
+        let gone = is_new && current.has_settled((held.there, kept), have_exited(), mapped, at);
+        let unseen = if gone { current.end(held, now()) } else { 0 };
         let moved = current.has_moved();
         self.current = Some(current);
         if gone {
@@ -323,18 +321,19 @@ impl Guard {
         };
         let workload = victim.workload;
         let known = self.roster.of(workload).next().is_some();
-        let usage = self.usage_of(workload);
-        victim.note_usage(usage, at);
+        let held = self.held_by(workload);
+        victim.note_usage(held.total(), at);
+        victim.note_files(held.there, || self.mapped(workload));
         let empty = self.is_empty(workload);
         let kept = if empty { self.mounted(workload) } else { 0 };
         let (have_exited, mapped) = (|| self.have_exited(workload), || self.mapped(workload));
-        let gone = empty && victim.has_settled((usage, kept), have_exited(), mapped, at);
+        let gone = empty && victim.has_settled((held.there, kept), have_exited(), mapped, at);
         // One that left the table has nothing that could be looked at.
         if known && !gone && at.since(victim.opened) < LINGER {
             self.lingering[place] = Some(victim);
             return false;
         }
-        let unseen = if gone { victim.end(usage, now()) } else { 0 };
+        let unseen = if gone { victim.end(held, now()) } else { 0 };
         // Only that of an agent before us has no end yet.
         let end = if gone { End::Gone } else { End::Stalled };
         victim.completion.end.get_or_insert(end);
@@ -387,14 +386,6 @@ impl Guard {
     fn have_exited(&self, workload: usize) -> Option<bool> {
         let mut groups = self.roster.of(workload);
         groups.try_fold(true, |all, (_, group)| Some(group.have_exited()? && all))
-    }
-
-    /// What the cgroups of a workload hold, page cache included; none when there are none or one cannot be read.
-    fn usage_of(&self, workload: usize) -> Option<u64> {
-        self.sum_of(workload, |_, group| match read_usage(group) {
-            Usage::Known(bytes) => Some(bytes),
-            Usage::Removed | Usage::Unknown => None,
-        })
     }
 
     /// What the cgroups of a workload held when the sampler last looked, page cache included; none when it did not.
@@ -501,30 +492,34 @@ mod tests {
         assert!(settles(&mut victim, true, 702));
     }
 
-    /// What is said to be held where the cgroups are removed after so much was given back, of which so much was mapped.
+    /// What is said to be held of a removed cgroup in which so much was left, where so much was mapped before.
     #[test]
     fn of_a_removed_cgroup_what_was_last_read_may_be_held_but_for_its_files() {
         let part = CHARGED / PARTS;
-        for (freed, mapped, expected) in [
-            (0, Some(CHARGED), CHARGED),
-            (CHARGED / 2, Some(CHARGED), CHARGED / 2),
-            (CHARGED / 2, Some(CHARGED - part), CHARGED / 2 - part),
-            (CHARGED / 2, Some(CHARGED / 2), 0),
-            (CHARGED / 2, None, CHARGED / 2),
-            (CHARGED - part, Some(CHARGED), 0),
-            (CHARGED - part - 1, Some(CHARGED), part + 1),
+        let half = CHARGED / 2;
+        for (left, mapped, expected) in [
+            (CHARGED, Some(CHARGED), CHARGED),
+            (half, Some(CHARGED), half),
+            (half, Some(CHARGED - part), half - part),
+            (half, Some(half), 0),
+            (half, None, half),
+            (part, Some(CHARGED), 0),
+            (part + 1, Some(CHARGED), part + 1),
         ] {
             let mut victim = victim();
             victim.note_usage(Some(CHARGED), Moment::START);
             victim.note_files(Some(CHARGED), || mapped);
-            victim.note_usage(Some(CHARGED - freed), Moment::START);
-            victim.note_files(Some(CHARGED - freed), || mapped.map(|_| 0));
-            let before = victim.completion.freed;
-            assert_eq!(victim.end(Some(CHARGED - freed), Moment::START), 0);
-            assert_eq!((before, victim.completion.freed), (freed, freed));
-            let unseen = victim.end(None, Moment::START);
-            assert_eq!(unseen, expected, "{freed} {mapped:?}");
-            assert_eq!(victim.completion.freed, CHARGED);
+            victim.note_files(Some(left), || mapped.map(|_| 0));
+            let held = Held {
+                there: Some(left),
+                removed: None,
+            };
+            victim.note_usage(held.total(), Moment::START);
+            assert_eq!(victim.end(held, Moment::START), 0);
+            assert_eq!(victim.completion.freed, CHARGED - left);
+            let unseen = victim.end(held.out_of_sight(), Moment::START);
+            assert_eq!(unseen, expected, "{left} {mapped:?}");
+            assert_eq!(victim.completion.freed, CHARGED - expected);
         }
     }
 

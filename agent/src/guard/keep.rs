@@ -234,7 +234,7 @@ impl Guard {
     /// new roster does not have them. A pod that it has is followed by its own cgroup, which is charged for what its containers
     /// have not given back.
     fn see_whether_removed(&mut self, new: &Roster) {
-        let followed = self.current.as_mut();
+        let followed = self.current.as_ref();
         let Some(victim) = followed.filter(|victim| victim.completion.stages.gone.is_none()) else {
             return;
         };
@@ -247,8 +247,10 @@ impl Guard {
             removed &= group.is_removed() && !(stays && group.target.dir().is_alive());
         }
         if known && removed {
-            let unseen = victim.end(None, now());
             let kept = self.mounted(workload);
+            let held = self.held_by(workload).out_of_sight();
+            let followed = self.current.as_mut();
+            let unseen = followed.map_or(0, |victim| victim.end(held, now()));
             self.feed_gone(workload, kept, unseen);
         }
     }

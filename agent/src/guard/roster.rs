@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::iter;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use brink_core::node::workload::{Workload, WorkloadTable};
 use brink_host::HostError;
@@ -25,6 +26,8 @@ pub struct Group {
     pub target: KillTarget,
     /// To read its usage.
     pub usage: UsageReader,
+    /// What that said last.
+    pub seen: LastUsage,
     /// To read what it consists of.
     pub stat: StatReader,
     /// Ids of the cgroup and of all below it when it was opened: processes are counted by these.
@@ -33,6 +36,30 @@ pub struct Group {
     pub paths: Vec<String>,
     /// What it consists of, if it is the cgroup of a kubelet's pod.
     pub pod: Option<PodParts>,
+}
+
+/// The usage of a cgroup when the guard last read it, which a removed one does not tell any more.
+#[derive(Debug)]
+pub struct LastUsage(AtomicU64);
+
+impl LastUsage {
+    const NONE: u64 = u64::MAX;
+
+    /// Remembers so many bytes.
+    pub fn set(&self, bytes: u64) {
+        self.0.store(bytes, Ordering::Relaxed);
+    }
+
+    /// In bytes, if it was ever read.
+    pub fn get(&self) -> Option<u64> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|&bytes| bytes != Self::NONE)
+    }
+}
+
+impl Default for LastUsage {
+    fn default() -> Self {
+        Self(AtomicU64::new(Self::NONE))
+    }
 }
 
 /// The cgroups below the one of a kubelet's pod.
@@ -97,6 +124,7 @@ impl Group {
         let (family, paths) = iter::once(first).chain(family(layout, below)?).unzip();
         Ok(Self {
             usage: UsageReader::open(target.dir())?,
+            seen: LastUsage::default(),
             stat: StatReader::open(target.dir())?,
             family,
             paths,

@@ -1,7 +1,8 @@
 //! Victims of a shortage of process ids: how many of their processes still hold theirs, dead or dying.
 
 use brink_core::base::{Moment, Span};
-use brink_core::node::credit::{LIFETIME, REAPING};
+use brink_core::node::credit::LIFETIME;
+use brink_core::node::reaping::REAPING;
 use brink_core::node::signal::Signal;
 
 use super::Guard;

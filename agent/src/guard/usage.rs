@@ -49,13 +49,15 @@ impl Guard {
             let sampled = slot.and_then(|slot| self.kernel.as_ref()?.usage(slot));
             let read = || match read_usage(&member.group) {
                 Usage::Known(bytes) => Some(bytes),
-                // Of the dead that are waited for it is not known who has hold of what they held.
-                Usage::Removed if !is_waited_for => Some(0),
-                Usage::Removed | Usage::Unknown => None,
+                // Somebody may have hold of what the dead held that are waited for.
+                Usage::Removed if is_waited_for => member.group.seen.get(),
+                Usage::Removed => Some(0),
+                Usage::Unknown => None,
             };
             let Some(bytes) = sampled.or_else(read) else {
                 continue;
             };
+            member.group.seen.set(bytes);
             let inactive = self.inactive_file(index);
             // Each costs a system call or is old, and only an order on process ids goes by them.
             let processes = count_processes.then(|| self.processes(index)).flatten();
@@ -145,6 +147,21 @@ impl Guard {
         }
         self.usage = usage;
         self.order = order;
+    }
+
+    /// What the cgroups of a workload hold; of one that cannot be read, what it held when that was last possible.
+    pub(super) fn held_by(&self, workload: usize) -> Held {
+        let mut held = Held::default();
+        for (_, group) in self.roster.of(workload) {
+            let before = || group.seen.get().unwrap_or(0);
+            let (sum, bytes) = match read_usage(group) {
+                Usage::Known(bytes) => (&mut held.there, bytes),
+                Usage::Unknown => (&mut held.there, before()),
+                Usage::Removed => (&mut held.removed, before()),
+            };
+            *sum = Some(sum.unwrap_or(0).saturating_add(bytes));
+        }
+        held
     }
 
     /// What a workload uses now of memory, read for an order of its own; none where nothing can be read.
@@ -256,10 +273,41 @@ pub(super) enum Usage {
     Unknown,
 }
 
-/// The usage of a group by its file.
+/// What the cgroups of a workload hold, page cache included, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Held {
+    /// Those that are there; none when there are none.
+    pub(super) there: Option<u64>,
+    /// Those that were removed, when they were last read; none when none was.
+    pub(super) removed: Option<u64>,
+}
+
+impl Held {
+    /// All of them; none when there are none.
+    pub(super) fn total(self) -> Option<u64> {
+        let sum = self
+            .there
+            .unwrap_or(0)
+            .saturating_add(self.removed.unwrap_or(0));
+        self.there.or(self.removed).map(|_| sum)
+    }
+
+    /// The same where nobody can look at any of them again.
+    pub(super) fn out_of_sight(self) -> Self {
+        Self {
+            there: None,
+            removed: self.total(),
+        }
+    }
+}
+
+/// The usage of a group by its file, which is remembered.
 pub(super) fn read_usage(group: &Group) -> Usage {
     match group.usage.read() {
-        Ok(bytes) => Usage::Known(bytes),
+        Ok(bytes) => {
+            group.seen.set(bytes);
+            Usage::Known(bytes)
+        }
         Err(HotError::Io(Errno::NODEV | Errno::NOENT)) => Usage::Removed,
         Err(_) => Usage::Unknown,
     }

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use brink_core::base::{Moment, Reason, Span};
-use brink_core::node::credit;
 use brink_core::node::input::Recalled;
 use brink_core::node::order::{End, Phase};
 use brink_core::node::recent;
 use brink_core::node::safety::Mode;
 use brink_core::node::signal::Signal;
+use brink_core::node::{credit, reaping};
 use brink_host::clock::BootId;
 use brink_host::ledger::{Entry, Ledger, Opening};
 use brink_host::lock::{self, Enforcer, EnforcerLock};
@@ -175,7 +175,7 @@ fn killed(entry: &Entry<'_>, now: Moment) -> Option<(Moment, u32)> {
     // An agent that ended in the middle has left how many there were when it decided.
     let seen = record.victim.standing.usage;
     let seen = seen.and_then(|processes| u32::try_from(processes).ok());
-    let is_waited_for = now < at + credit::REAPING;
+    let is_waited_for = now < at + reaping::REAPING;
     let ids = signalled.or(seen).filter(|_| is_waited_for);
     Some((at, ids.unwrap_or(0)))
 }

@@ -23,6 +23,7 @@ pub mod order;
 mod pace;
 pub mod policy;
 pub mod rank;
+pub mod reaping;
 pub mod recent;
 pub mod reclaim;
 pub mod requests;

@@ -292,7 +292,7 @@ impl OpenOrder {
                     && now >= self.sent.unwrap_or(at) + PATIENCE_UNDER_RESERVE,
                 End::UnderReserve,
             ),
-            (now >= self.patience(), End::Stalled),
+            (now >= self.given_up(), End::Stalled),
         ];
         rules
             .into_iter()
@@ -300,7 +300,7 @@ impl OpenOrder {
     }
 
     /// When a kill is given up, if nothing comes back until then.
-    fn patience(&self) -> Moment {
+    pub fn given_up(&self) -> Moment {
         let patience = self.progress + self.stake.patience();
         if self.is_for_memory() {
             patience.min(self.pace.end(LIFETIME))
@@ -316,9 +316,11 @@ impl OpenOrder {
         }
         let patience = match self.phase {
             Phase::Asked { until } => until,
-            Phase::Killed { .. } => self.patience(),
+            Phase::Killed { .. } => self.given_up(),
         };
-        let settled = self.gone.map(|gone| gone + SETTLE);
+        // A killed one for a filesystem is not over by that.
+        let is_over = self.is_soft() || self.stake != Stake::Disk;
+        let settled = self.gone.filter(|_| is_over).map(|gone| gone + SETTLE);
         // Only of a kill for memory it ends the order.
         let ends = self.is_for_memory() && !self.is_soft();
         let shown = self.back.filter(|_| ends).map(|back| back + SHOWING);
@@ -381,6 +383,10 @@ mod tests {
         let order = of(Stake::Disk);
         assert_eq!(order.end(ms(29_999), true, true), None);
         assert_eq!(order.end(ms(30_000), true, false), Some(End::Stalled));
+        let mut gone = of(Stake::Disk);
+        gone.mark_gone(ms(50));
+        assert_eq!(gone.next_wake(), ms(30_050));
+        assert_eq!(gone.end(ms(30_050), true, false), Some(End::Stalled));
     }
 
     #[test]

@@ -19,14 +19,19 @@ use super::reclaiming::Reclaiming;
 use crate::base::{Moment, Reason};
 
 impl Engine {
-    pub(super) fn replace_table(&mut self, table: Arc<WorkloadTable>, actions: &mut Actions) {
+    pub(super) fn replace_table(
+        &mut self,
+        now: Moment,
+        table: Arc<WorkloadTable>,
+        actions: &mut Actions,
+    ) {
         let old = core::mem::replace(&mut self.table, table);
         let new = &self.table;
         let place = |index: usize| {
             let before = old.workloads().get(index)?;
             new.workloads().iter().position(|now| now.uid == before.uid)
         };
-        self.credit.remap(place);
+        self.credit.remap(now, place);
         self.recent.remap(place);
         self.limited.remap(place);
         if let Some(order) = &mut self.open {
@@ -262,18 +267,24 @@ impl Engine {
         let end = order.end(now, crossed, self.is_under_reserve(sample));
         // What the gone have kept is known, and owed by itself.
         let owed = if order.is_gone() { 0 } else { order.owed() };
-        let workload = order.workload;
+        let (id, workload, given_up) = (order.id, order.workload, order.given_up());
         self.open = Some(order);
         let Some(end) = end else {
             return;
         };
         // What a victim that could not be waited for still owes counts again as soon as there is time to wait.
-        if matches!(end, End::MemoryBack | End::UnderReserve)
-            && owed > 0
-            && let Some(workload) = workload
-        {
-            self.credit
-                .replace(Dying::new(workload, owed, Some(owed), now));
+        if matches!(end, End::MemoryBack | End::UnderReserve) && owed > 0 {
+            match workload {
+                Some(workload) => {
+                    let death = Dying::new(workload, owed, Some(owed), now);
+                    self.credit.replace(death);
+                }
+                None => self.credit.add_nobodys(owed, now),
+            }
+        }
+        // Whoever gives nothing back is not ordered again at once: then it is for others to go.
+        if end == End::Stalled {
+            self.recent.renew(given_up, id);
         }
         self.close(end, actions);
     }

@@ -19,13 +19,14 @@ use alloc::vec::Vec;
 
 use super::action::Actions;
 use super::condition::{Condition, ConditionSet};
-use super::credit::{Credit, Dying, Reaping};
+use super::credit::{Credit, Dying};
 use super::decision::Decision;
 use super::gate::GateState;
 use super::input::{Control, Input, Sample};
 use super::observe::Observations;
 use super::order::OpenOrder;
 use super::policy::Policy;
+use super::reaping::Reaping;
 use super::recent::Recent;
 use super::safety::{Limits, Mode, Safety};
 use super::threshold::ThresholdSet;
@@ -141,18 +142,19 @@ impl Engine {
     pub fn step(&mut self, now: Moment, input: Input<'_>, actions: &mut Actions) {
         actions.clear();
         match input {
-            Input::Workloads(table) => self.replace_table(table, actions),
+            Input::Workloads(table) => self.replace_table(now, table, actions),
             Input::Sample(sample) => self.sample(now, sample, actions),
             Input::Gone {
                 workload,
                 kept,
                 unseen,
             } => {
-                if unseen > 0 && self.waits_for(workload) {
-                    self.credit.add(Dying::unseen(unseen, now));
-                }
+                let is_waited_for = self.waits_for(workload);
                 // Nothing else of it comes back.
                 self.credit.forget(workload);
+                if unseen > 0 && is_waited_for {
+                    self.credit.add_nobodys(unseen, now);
+                }
                 if !self.is_by_kubelet(workload) {
                     self.recent.forget(workload);
                 } else if kept > 0 {

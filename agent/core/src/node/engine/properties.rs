@@ -34,7 +34,7 @@ enum Event {
         usage: Vec<Option<(u64, u64)>>,
     },
     Workloads(Vec<Workload>),
-    Gone(usize),
+    Gone(usize, u64),
     Dying(usize, u64),
     Outcome(Delivery),
     Control(Control),
@@ -126,7 +126,7 @@ fn any_event() -> impl Strategy<Value = Event> {
     prop_oneof![
         12 => sample.prop_map(|(available, headroom, usage)| Event::Sample { available, headroom, usage }),
         1 => any_workloads().prop_map(Event::Workloads),
-        2 => (0usize..9).prop_map(Event::Gone),
+        2 => (0usize..9, 0u64..500).prop_map(|(workload, unseen)| Event::Gone(workload, unseen)),
         1 => (0usize..9, 0u64..500).prop_map(|(workload, charged)| Event::Dying(workload, charged)),
         2 => delivered.prop_map(Event::Outcome),
         2 => control.prop_map(Event::Control),
@@ -214,10 +214,10 @@ impl Run {
                 let table = WorkloadTable::new(workloads.clone(), generation);
                 self.step(Input::Workloads(Arc::new(table)))
             }
-            Event::Gone(workload) => self.step(Input::Gone {
+            Event::Gone(workload, unseen) => self.step(Input::Gone {
                 workload: *workload,
                 kept: 0,
-                unseen: 0,
+                unseen: *unseen,
             }),
             Event::Dying(workload, charged) => self.step(Input::Dying {
                 workload: *workload,

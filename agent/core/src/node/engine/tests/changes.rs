@@ -268,3 +268,23 @@ fn a_killed_victim_that_left_the_table_is_waited_for_no_longer_than_any_other() 
     assert_eq!(ends(&actions), [End::Stalled]);
     assert_eq!(kills(&actions), [0]);
 }
+
+/// What comes back of it by single bytes for ever is not worth another order.
+#[test]
+fn a_victim_that_gives_back_next_to_nothing_lets_others_go() {
+    let mut node = Node::enforcing(hard());
+    assert_eq!(kills(&node.at(0, 50)), [0]);
+    let mut next = Vec::new();
+    for step in 1..60 {
+        let left = holding(300).memory.map(|bytes| bytes - step);
+        node.usage[0] = Some(PodUsage {
+            memory: left,
+            ..holding(300)
+        });
+        next = kills(&node.at(i64::try_from(step).unwrap() * 100, 50));
+        if !next.is_empty() {
+            break;
+        }
+    }
+    assert_eq!((next, node.now), ([1].to_vec(), ms(5_000)));
+}
