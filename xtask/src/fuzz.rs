@@ -50,7 +50,7 @@ pub struct Args {
     #[arg(value_name = "TARGET")]
     targets: Vec<String>,
     /// Time for each of them
-    #[arg(long, default_value_t = 60, value_name = "N")]
+    #[arg(long, default_value_t = 60, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
     /// What watches over memory: address, or none where the compiler has no runtime for it
     #[arg(long, default_value = "address", value_parser = ["address", "none"])]

@@ -71,7 +71,7 @@ pub struct Args {
     #[arg(long)]
     pub peers: bool,
     /// With `--peers`: begin no run in a guest after so many minutes (by default 80, and 8 with `--short`)
-    #[arg(long, value_name = "MINUTES", requires = "peers")]
+    #[arg(long, value_name = "MINUTES", requires = "peers", value_parser = clap::value_parser!(u64).range(1..=1_440))]
     pub minutes: Option<u64>,
 }
 

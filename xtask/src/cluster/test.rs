@@ -75,7 +75,7 @@ pub(super) struct Args {
     #[arg(long)]
     keep: bool,
     /// Longest time for one test, in seconds (tenfold with --full)
-    #[arg(long, value_name = "SECONDS", default_value_t = DEADLINE)]
+    #[arg(long, value_name = "SECONDS", default_value_t = DEADLINE, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     deadline: u64,
 }
 

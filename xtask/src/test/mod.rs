@@ -28,7 +28,7 @@ pub struct Args {
     #[arg(long, value_name = "PART")]
     pub filter: Vec<String>,
     /// Longest time for one live test, in seconds (tenfold with --full)
-    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub deadline: u64,
 }
 
