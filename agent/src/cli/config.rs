@@ -113,6 +113,10 @@ pub(super) fn run_command(args: &Args) -> Result<Exit, CliError> {
 
 fn run_check(args: &CheckArgs) -> Result<Exit, CliError> {
     let sources = match &args.file {
+        Some(_) if args.config.config.as_ref().is_some_and(|(_, named)| *named) => {
+            let error = anyhow::anyhow!("FILE cannot be used with --config: it is checked alone");
+            return Err(CliError::new(Exit::Usage, error).advise("name the file once"));
+        }
         Some(file) => args.config.sources_of(file),
         None => args.config.sources(),
     };

@@ -11,6 +11,7 @@ use super::exit::{CliError, Exit};
 use super::options::FormatArgs;
 use super::output::{Data, Format, Talk};
 use crate::config::document::Origin;
+use crate::config::refuse_what_waits;
 use crate::replay::{self, Replay, ReplayedStep, Summary};
 
 /// Options of `brink replay`.
@@ -96,6 +97,7 @@ fn open(journal: &Path) -> io::Result<Box<dyn BufRead>> {
     Ok(if journal.as_os_str() == "-" {
         Box::new(io::stdin().lock())
     } else {
+        refuse_what_waits(journal)?;
         Box::new(BufReader::new(File::open(journal)?))
     })
 }

@@ -69,7 +69,10 @@ pub(super) fn read_bytes(path: &Path, most: usize) -> io::Result<Vec<u8>> {
 
 /// Refuses a pipe, a socket and a device: whoever opens or reads one may wait for ever. Those that a shell hands over for
 /// `<(COMMAND)` have somebody at their other end, as standard input has, and nobody waits for the null device.
-fn refuse_what_waits(path: &Path) -> io::Result<()> {
+///
+/// # Errors
+/// With what it is instead, or when nothing is there.
+pub(crate) fn refuse_what_waits(path: &Path) -> io::Result<()> {
     let found = fs::metadata(path)?;
     let kind = found.file_type();
     let mut handed = ["/dev/fd", "/dev/stdin", "/proc/self/fd"].iter();

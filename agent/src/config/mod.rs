@@ -34,6 +34,7 @@ mod workloads;
 
 pub use capacity::of_agent as capacities_of;
 pub use kubernetes::{Kubernetes, StreamingLists};
+pub(crate) use layers::refuse_what_waits;
 pub use layers::{drop_ins, read_documents, read_one};
 pub use load::{Checked, Sources, load};
 pub use margin::{LeadMargin, Raised};

@@ -153,7 +153,7 @@ impl Graces {
     }
 
     fn says(&self) -> io::Result<Option<Kept>> {
-        let Some(file) = kept::read_bytes(&self.path, u64::MAX)? else {
+        let Some(file) = kept::read_bytes(&self.path, kept::LARGEST)? else {
             return Ok(None);
         };
         let says = unseal(&file).map_err(io::Error::other)?;

@@ -28,6 +28,8 @@ impl Named {
     pub const SOCKET: Self = Self::new("paths.socket", None);
     /// The journal of inputs.
     pub const JOURNAL: Self = Self::new("paths.decisionJournal", Some("--journal"));
+    /// The cgroup that all pods live in.
+    pub const PODS: Self = Self::new("podsCgroup", Some("--pods-cgroup"));
     /// The cgroup that is the node.
     pub const NODE: Self = Self::new("node.cgroup", Some("--node-cgroup"));
 
@@ -67,21 +69,27 @@ pub fn of_root<T>(root: &Path, found: anyhow::Result<T>) -> anyhow::Result<T> {
     }
 }
 
-/// Looks whether the cgroup that is to be the node is there: whoever opens it later cannot say why it was to be opened.
+/// Looks whether the cgroups that are to be the node and all pods' are there: whoever opens them later cannot say why they were to
+/// be opened.
 ///
 /// # Errors
-/// When it is not.
-pub fn look_for_node(config: &AgentConfig, layout: &Layout) -> anyhow::Result<()> {
-    let NodeScope::Cgroup(group) = &config.node else {
-        return Ok(());
-    };
+/// When one is not.
+pub fn look_for_groups(config: &AgentConfig, layout: &Layout) -> anyhow::Result<()> {
+    if let NodeScope::Cgroup(group) = &config.node {
+        look_for(group, layout, Named::NODE)?;
+    }
+    let pods = config.pods_cgroup.as_deref();
+    pods.map_or(Ok(()), |group| look_for(group, layout, Named::PODS))
+}
+
+fn look_for(group: &str, layout: &Layout, setting: Named) -> anyhow::Result<()> {
     let memory = layout.hierarchy(Controller::Memory);
     let Some(folder) = memory.and_then(|hierarchy| hierarchy.folder(group)) else {
         return Ok(());
     };
     fs::metadata(&folder)
         .with_context(|| format!("there is no control group {group}: {}", folder.display()))
-        .context(Named::NODE)?;
+        .context(setting)?;
     Ok(())
 }
 

@@ -34,7 +34,7 @@ use super::equipment::{Equipment, Loaded};
 use super::foresight::BoardCell;
 use super::foretold::Foretold;
 use super::graces::Graces;
-use super::named::{Named, look_for_node, of_root, warn_of_parts};
+use super::named::{Named, look_for_groups, of_root, warn_of_parts};
 use super::outbox::Outbox;
 use super::process::{self, go_ahead, go_first, hurried, settle_memory, spawn};
 use super::recording;
@@ -240,7 +240,7 @@ fn layout_of(config: &AgentConfig) -> anyhow::Result<Layout> {
     let root = config.paths.root.as_path();
     let layout = Layout::detect(root).context("no control groups to watch over");
     let layout = of_root(root, layout)?;
-    look_for_node(config, &layout)?;
+    look_for_groups(config, &layout)?;
     warn_of_parts(config, &layout);
     Ok(layout)
 }

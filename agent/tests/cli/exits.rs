@@ -97,6 +97,12 @@ fn a_wrong_command_line_or_file_is_two() {
         "cannot be read",
     );
     check(
+        &["config", "check", "--config", "/none", "/dev/null"],
+        2,
+        "",
+        "cannot be used with",
+    );
+    check(
         &["config", "check", "--mode", "x", "/dev/null"],
         2,
         "",
@@ -190,14 +196,19 @@ fn what_cannot_be_started_is_told_by_the_key() {
         "",
         "paths.root (--host-root): ",
     );
-    let group = ["--node-cgroup", "/brink-no-such-group"];
-    let args = [&["run", "--state-dir", state][..], &group].concat();
-    let output = run(&args, "");
-    let said = stderr(&output);
-    // A machine without any cgroups says that instead.
-    if !said.contains("no control groups") {
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains("node.cgroup (--node-cgroup): "), "{said}");
+    for (flag, key) in [
+        ("--node-cgroup", "node.cgroup"),
+        ("--pods-cgroup", "podsCgroup"),
+    ] {
+        let group = [flag, "/brink-no-such-group"];
+        let args = [&["run", "--state-dir", state][..], &group].concat();
+        let output = run(&args, "");
+        let said = stderr(&output);
+        // A machine without any cgroups says that instead.
+        if !said.contains("no control groups") {
+            assert_eq!(output.status.code(), Some(2), "{said}");
+            assert!(said.contains(&format!("{key} ({flag}): ")), "{said}");
+        }
     }
 }
 

@@ -255,3 +255,18 @@ fn what_is_no_journal_is_code_two() {
     let output = run(&["replay", "/nonexistent"], "");
     assert_eq!(output.status.code(), Some(2));
 }
+
+#[test]
+fn a_pipe_is_refused_and_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).unwrap();
+    let output = run(&["replay", pipe.to_str().unwrap()], "");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        stderr(&output).contains("this is a pipe"),
+        "{}",
+        stderr(&output)
+    );
+}

@@ -16,6 +16,8 @@ use super::lock;
 const BLOCK: u64 = 4096;
 /// Longer than any file of ours.
 const LONGEST: u64 = 256;
+/// A pipe in the place of a file is opened without its other end.
+const WITHOUT_WAITING: i32 = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
 /// What the file begins with: what it is, and its version.
 const MARK: &str = "brink-events 1";
 
@@ -260,21 +262,31 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
 }
 
 fn read(path: &Path) -> Result<Option<Vec<u8>>, NumbersError> {
-    let file = match File::open(path) {
+    let mut options = File::options();
+    let options = options.read(true).custom_flags(WITHOUT_WAITING);
+    let file = match options.open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(source) => return Err(error(path, "open")(source)),
     };
+    if !file.metadata().map_err(error(path, "read"))?.is_file() {
+        return Err(error(path, "read")(no_file()));
+    }
     let mut text = Vec::new();
     let read = file.take(LONGEST + 1).read_to_end(&mut text);
     read.map_err(error(path, "read"))?;
     Ok(Some(text))
 }
 
+fn no_file() -> io::Error {
+    io::Error::other("it is no regular file")
+}
+
 /// Whoever could open the lock could hold it: it is for the agent alone.
 fn take_lock(path: &Path) -> Result<Option<File>, NumbersError> {
     let mut options = File::options();
     let options = options.create(true).truncate(false).write(true).mode(0o600);
+    let options = options.custom_flags(WITHOUT_WAITING);
     let file = options.open(beside(path, ".lock"));
     let file = file.map_err(error(path, "lock"))?;
     match file.try_lock() {

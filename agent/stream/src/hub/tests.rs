@@ -427,6 +427,19 @@ fn a_run_that_is_killed_leaves_a_gap_and_no_repetition() {
 }
 
 #[test]
+fn nobody_waits_for_the_other_end_of_a_pipe_in_the_place_of_numbers() {
+    for name in ["numbers", "numbers.lock"] {
+        let folder = tempfile::tempdir().unwrap();
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mkfifoat(rustix::fs::CWD, folder.path().join(name), mode).unwrap();
+        let path = folder.path().join("numbers");
+        let (numbers, found) = Numbers::open(&path, "one", Duration::from_secs(3), || false);
+        assert!(matches!(found, Found::NotKept(_)), "{name}: {found:?}");
+        assert_eq!(numbers.last(), 3_000_000, "{name}");
+    }
+}
+
+#[test]
 fn a_foreign_or_damaged_file_is_put_aside_and_no_number_comes_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("events.seq");
