@@ -143,17 +143,17 @@ impl Credit {
     /// Waits for so many bytes more that are in no cgroup any more of which it could be told how much they hold. All of
     /// these are one death, since the node's usage shows only once what comes back of them.
     pub fn add_nobodys(&mut self, bytes: u64, now: Moment) {
+        if bytes == 0 {
+            return;
+        }
         let before = self.dying.iter().flatten();
         let before = before.filter(|death| death.workload == NOBODY);
         let owed = before.map(Dying::owed).fold(bytes, u64::saturating_add);
-        if owed > 0 {
-            self.replace(Dying {
-                charged: owed,
-                baseline: self.node,
-                least: self.node.unwrap_or(u64::MAX),
-                ..Dying::new(NOBODY, owed, None, now)
-            });
-        }
+        self.replace(Dying {
+            baseline: self.node,
+            least: self.node.unwrap_or(u64::MAX),
+            ..Dying::new(NOBODY, owed, None, now)
+        });
     }
 
     /// No death of that workload is waited for any more.
@@ -219,9 +219,7 @@ impl Credit {
             }
             *slot = None;
         }
-        if left > 0 {
-            self.add_nobodys(left, now);
-        }
+        self.add_nobodys(left, now);
     }
 
     /// When the next death stops counting, if any does.

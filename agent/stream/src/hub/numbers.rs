@@ -270,16 +270,13 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, NumbersError> {
         Err(source) => return Err(error(path, "open")(source)),
     };
     if !file.metadata().map_err(error(path, "read"))?.is_file() {
-        return Err(error(path, "read")(no_file()));
+        let why = io::Error::other("it is no regular file");
+        return Err(error(path, "read")(why));
     }
     let mut text = Vec::new();
     let read = file.take(LONGEST + 1).read_to_end(&mut text);
     read.map_err(error(path, "read"))?;
     Ok(Some(text))
-}
-
-fn no_file() -> io::Error {
-    io::Error::other("it is no regular file")
 }
 
 /// Whoever could open the lock could hold it: it is for the agent alone.

@@ -152,7 +152,7 @@ impl Engine {
                 let is_waited_for = self.waits_for(workload);
                 // Nothing else of it comes back.
                 self.credit.forget(workload);
-                if unseen > 0 && is_waited_for {
+                if is_waited_for {
                     self.credit.add_nobodys(unseen, now);
                 }
                 if !self.is_by_kubelet(workload) {
