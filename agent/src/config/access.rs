@@ -26,10 +26,12 @@ pub fn missing(what: &str, path: &Path) -> String {
 /// A file that cannot be read.
 pub(super) fn unread(file: &Path, error: &io::Error) -> Finding {
     let finding = finding("file", file, "cannot be read", error);
-    if error.kind() != io::ErrorKind::InvalidInput {
-        return finding;
+    match error.kind() {
+        io::ErrorKind::InvalidInput | io::ErrorKind::IsADirectory => {
+            finding.accepted("a regular file")
+        }
+        _ => finding,
     }
-    finding.accepted("a regular file; - for standard input")
 }
 
 /// A folder that cannot be listed.
@@ -47,8 +49,7 @@ pub(super) fn named(unread: Finding, (config, key): (&Node, &str), origins: &Ori
     let from_where = "a relative path counts from the folder in which brink is started".to_owned();
     Finding {
         hint: unread.hint.or(is_relative.then_some(from_where)),
-        // Standard input says the same only once, and this is read again by SIGHUP.
-        accepted: unread.accepted.map(|_| "a regular file".to_owned()),
+        accepted: unread.accepted,
         is_denied: unread.is_denied,
         ..Finding::at(origins, node.site, key.to_owned(), unread.problem)
     }

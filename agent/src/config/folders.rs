@@ -1,8 +1,10 @@
-//! Folders of pods and workloads, and a kubeconfig, that are named, and are not there or are none.
+//! Folders, control groups and a kubeconfig that are named, and are not there or are none.
 
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+
+use brink_host::cgroup::{Controller, Layout};
 
 use super::disks::asked;
 use super::document::{Node, Origins, Value, path_to};
@@ -22,6 +24,7 @@ struct Named<'a> {
 #[derive(Clone, Copy)]
 enum Wanted {
     Folder,
+    Group,
     File,
 }
 
@@ -29,13 +32,14 @@ impl Wanted {
     const fn word(self) -> &'static str {
         match self {
             Self::Folder => "folder",
+            Self::Group => "control group",
             Self::File => "file",
         }
     }
 
     fn is(self, found: &fs::Metadata) -> bool {
         match self {
-            Self::Folder => found.is_dir(),
+            Self::Folder | Self::Group => found.is_dir(),
             Self::File => found.is_file(),
         }
     }
@@ -77,6 +81,7 @@ pub(super) fn findings(tree: &Node, root: &Path, origins: &Origins) -> Vec<Findi
 
 fn named<'a>(tree: &'a Node, root: &Path) -> Vec<Named<'a>> {
     const NOT_COUNTED: (Wanted, &str) = (Wanted::Folder, "nothing in it is counted");
+    const NO_START: &str = "brink run does not start";
     let mut all = Vec::new();
     let mut add = |node: Option<&'a Node>, root: Option<&Path>, (wanted, lost)| {
         if let Some((node, text)) = node.and_then(|node| Some((node, node.scalar()?))) {
@@ -113,7 +118,33 @@ fn named<'a>(tree: &'a Node, root: &Path) -> Vec<Named<'a>> {
         .and_then(|kubernetes| kubernetes.get("kubeconfig"));
     let server = (Wanted::File, "the API server is not reached");
     add(kubeconfig, None, server);
+    let machine = tree.get("paths").and_then(|paths| paths.get("root"));
+    add(machine, None, (Wanted::Folder, NO_START));
+    let node = tree.get("node").and_then(|node| node.get("cgroup"));
+    all.extend(groups([node, tree.get("podsCgroup")], root, NO_START));
     all
+}
+
+/// Control groups lie where the memory controller is mounted; where that is not known, nothing is known of them.
+fn groups<'a>(nodes: [Option<&'a Node>; 2], root: &Path, lost: &'static str) -> Vec<Named<'a>> {
+    let nodes: Vec<&Node> = nodes.into_iter().flatten().collect();
+    if nodes.is_empty() {
+        return Vec::new();
+    }
+    let Ok(layout) = Layout::detect(root) else {
+        return Vec::new();
+    };
+    let memory = layout.hierarchy(Controller::Memory);
+    let named = |node: &'a Node| {
+        let path = memory?.folder(node.scalar()?)?;
+        Some(Named {
+            node,
+            path,
+            wanted: Wanted::Group,
+            lost,
+        })
+    };
+    nodes.into_iter().filter_map(named).collect()
 }
 
 fn items(node: Option<&Node>) -> &[Node] {
@@ -127,6 +158,7 @@ fn items(node: Option<&Node>) -> &[Node] {
 mod tests {
     use super::super::document::{Limits, parse};
     use super::*;
+    use crate::fake;
 
     fn said(text: &str, root: &Path) -> Vec<String> {
         let tree = parse(text.as_bytes(), Origins::DEFAULT, Limits::WRITTEN);
@@ -176,5 +208,29 @@ mod tests {
             "workloads.cgroups[0].directories[2]: \"/file/in\": what it is to be in is no folder: nothing in it is counted",
         ];
         assert_eq!(said, expected);
+    }
+
+    #[test]
+    fn a_machine_or_a_control_group_that_is_not_there_keeps_the_agent_from_starting() {
+        let machine = tempfile::tempdir().unwrap();
+        let root = machine.path();
+        fake::mount_unified(root);
+        fs::create_dir(root.join("sys/fs/cgroup/there")).unwrap();
+        let text = |node: &str, pods: &str, root: &str| {
+            format!("node: {{cgroup: {node}}}\npodsCgroup: {pods}\npaths: {{root: {root}}}\n")
+        };
+        let why = "until it is there, brink run does not start";
+        assert_eq!(
+            said(&text("/none", "/there/none", "/nonexistent"), root),
+            [
+                format!("paths.root: \"/nonexistent\": there is no such folder; {why}"),
+                format!("node.cgroup: \"/none\": there is no such control group; {why}"),
+                format!("podsCgroup: \"/there/none\": there is no such control group; {why}"),
+            ]
+        );
+        assert_eq!(said(&text("/there/", "/there", "/"), root), [""; 0]);
+        // Where no control groups are mounted nothing is known of them.
+        let bare = tempfile::tempdir().unwrap();
+        assert_eq!(said(&text("/none", "/none", "/"), bare.path()), [""; 0]);
     }
 }

@@ -194,10 +194,9 @@ fn walk(folder: &Path, paths: &mut Vec<PathBuf>) -> io::Result<()> {
     entries.sort_by_key(fs::DirEntry::file_name);
     for entry in entries {
         let path = entry.path();
-        let is_file = || fs::metadata(&path).map_or(true, |found| found.is_file());
         if entry.file_type()?.is_dir() {
             walk(&path, paths)?;
-        } else if path.extension().is_some_and(|ending| ending == "conf") && is_file() {
+        } else if path.extension().is_some_and(|ending| ending == "conf") {
             paths.push(path);
         }
     }

@@ -150,7 +150,7 @@ pub(super) fn only_map(
     None
 }
 
-/// The files of a folder with one of the endings, in the order of their names.
+/// What a folder has with one of the endings, in the order of the names. That something is no file says whoever reads it.
 ///
 /// # Errors
 /// When the folder cannot be listed.
@@ -158,9 +158,7 @@ pub fn drop_ins(folder: &Path, endings: &[&str]) -> io::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
-        let fits = has_ending(&path, endings);
-        // A pipe or a device could keep whoever reads it waiting for ever. What cannot be looked at is told when read.
-        if fits && fs::metadata(&path).map_or(true, |found| found.is_file()) {
+        if has_ending(&path, endings) {
             paths.push(path);
         }
     }

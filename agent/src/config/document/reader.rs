@@ -294,22 +294,23 @@ impl<'a> Reader<'a> {
 
     /// A duration in Go's grammar of at least `least`.
     pub fn span(&mut self, node: &'a Node, least: Span) -> Option<Span> {
-        let accepted = format!("a duration of {least} or more, such as 500ms, 90s or 1m30s");
-        self.span_in(node, least..=Span::MAX, &accepted)
+        let accepted = format!("a duration of {least} or more");
+        self.span_in(node, least..=Span::MAX, accepted)
     }
 
     /// The same of at most `most`.
     pub fn bounded_span(&mut self, node: &'a Node, least: Span, most: Span) -> Option<Span> {
-        let accepted = format!("a duration from {least} to {most}, such as 500ms, 30s or 1m30s");
-        self.span_in(node, least..=most, &accepted)
+        let accepted = format!("a duration from {least} to {most}");
+        self.span_in(node, least..=most, accepted)
     }
 
     fn span_in(
         &mut self,
         node: &'a Node,
         range: RangeInclusive<Span>,
-        accepted: &str,
+        bounds: String,
     ) -> Option<Span> {
+        let accepted = &(bounds + &examples(&range));
         let text = self.scalar(node, accepted)?;
         match text.parse::<Span>() {
             Ok(span) if range.contains(&span) => Some(span),
@@ -327,6 +328,18 @@ impl<'a> Reader<'a> {
                 None
             }
         }
+    }
+}
+
+/// How durations within these bounds are written.
+fn examples(range: &RangeInclusive<Span>) -> String {
+    let all = ["500ms", "30s", "1m30s", "36h"];
+    let fits = |text: &&str| text.parse().is_ok_and(|span: Span| range.contains(&span));
+    let fitting: Vec<&str> = all.into_iter().filter(fits).take(3).collect();
+    match fitting.as_slice() {
+        [] => String::new(),
+        [one] => format!(", such as {one}"),
+        [others @ .., last] => format!(", such as {} or {last}", others.join(", ")),
     }
 }
 

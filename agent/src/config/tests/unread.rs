@@ -41,8 +41,7 @@ fn a_file_of_the_kubelets_that_is_not_there_is_told_at_the_key_that_names_it() {
 fn nobody_waits_for_a_pipe_to_say_something() {
     let folder = Folder::new(&[]);
     let file = pipe(&folder, "config.yaml");
-    let problem = "config.yaml: cannot be read: this is a pipe, on which a reader may wait for ever; accepted: a regular file; - for \
-                   standard input";
+    let problem = "config.yaml: cannot be read: this is a pipe, on which a reader may wait for ever; accepted: a regular file";
     assert_eq!(folder.faults(), [problem]);
     let checked = check::check(&folder.sources()).unwrap_err().to_string();
     assert!(checked.contains("this is a pipe"), "{checked}");
@@ -59,6 +58,27 @@ fn nobody_waits_for_a_pipe_to_say_something() {
             && said[0].starts_with("config.yaml:3:16: kubeletConfig: ")
             && said[0].ends_with("may wait for ever; accepted: a regular file"),
         "{said:#?}"
+    );
+}
+
+#[test]
+fn what_is_no_file_among_drop_ins_is_told_and_the_null_device_says_nothing() {
+    let folder = Folder::new(&[("kubelet.d/README", ""), ("conf.d/README", "")]);
+    let named = folder.path("kubelet.d");
+    let text = format!("{HEAD}kubeletConfigDir: {}\n", named.display());
+    fs::write(folder.path("config.yaml"), text).unwrap();
+    std::os::unix::fs::symlink("/dev/null", folder.path("conf.d/masked.yaml")).unwrap();
+    assert_eq!(folder.load().warnings, []);
+    fs::create_dir(folder.path("conf.d/1.yaml")).unwrap();
+    pipe(&folder, "conf.d/2.conf");
+    pipe(&folder, "kubelet.d/3.conf");
+    assert_eq!(
+        folder.faults(),
+        [
+            "conf.d/1.yaml: cannot be read: Is a directory (os error 21); accepted: a regular file",
+            "conf.d/2.conf: cannot be read: this is a pipe, on which a reader may wait for ever; accepted: a regular file",
+            "kubelet.d/3.conf: cannot be read: this is a pipe, on which a reader may wait for ever; accepted: a regular file",
+        ]
     );
 }
 

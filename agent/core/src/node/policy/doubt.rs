@@ -9,7 +9,7 @@ use super::super::signal::{PerSignal, Signal};
 use super::super::threshold::Value;
 use super::draft::Draft;
 use super::parse::{Entries, key_path};
-use crate::base::Quantity;
+use crate::base::{Quantity, Span};
 
 /// Something that is allowed and hardly meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +43,8 @@ pub enum DoubtKind {
     ReclaimWithoutThreshold,
     /// A longest grace below zero, which the kubelet takes as it is.
     NegativeMaxGrace,
+    /// A transition period below zero, which the kubelet takes as it is.
+    NegativeTransition,
     /// A containerfs threshold; the one derived from the layout replaces it.
     ContainerfsReplaced,
 }
@@ -75,6 +77,7 @@ impl Draft {
         doubts.about_leftovers(&entries);
         doubts.about_headroom(&entries);
         doubts.about_max_grace();
+        doubts.about_transition();
         doubts.found
     }
 }
@@ -159,6 +162,29 @@ impl Doubts<'_> {
                 path: "headroomHard".into(),
                 written,
                 kind,
+            });
+        }
+        let (soft, grace) = (
+            &self.draft.headroom_soft,
+            &self.draft.headroom_soft_grace_period,
+        );
+        if let (None, Some(grace)) = (soft, grace) {
+            self.push(Doubt {
+                path: "headroomSoftGracePeriod".into(),
+                written: grace.clone(),
+                kind: DoubtKind::GraceWithoutThreshold,
+            });
+        }
+    }
+
+    fn about_transition(&mut self) {
+        let written = self.draft.eviction_pressure_transition_period.as_deref();
+        let is_negative = |text: &&str| text.parse().is_ok_and(|period: Span| period < Span::ZERO);
+        if let Some(written) = written.filter(is_negative) {
+            self.push(Doubt {
+                path: "evictionPressureTransitionPeriod".into(),
+                written: written.to_string(),
+                kind: DoubtKind::NegativeTransition,
             });
         }
     }
@@ -282,6 +308,9 @@ impl fmt::Display for DoubtKind {
             Self::NegativeMaxGrace => {
                 "below zero, so a soft eviction grants one second, with the kubelet too; 0 grants the \
                  pod's own grace"
+            }
+            Self::NegativeTransition => {
+                "below zero, which counts as 0, with the kubelet too: no condition is ever reported"
             }
             Self::ContainerfsReplaced => {
                 "containerfs thresholds are replaced by those of the filesystem it lives on"

@@ -348,6 +348,33 @@ fn check_doubts(draft: &Draft, capacity: Option<i64>, expected: &[(&str, DoubtKi
 }
 
 #[test]
+fn doubts_about_periods() {
+    let graces = |seconds| Draft {
+        eviction_max_pod_grace_period: Some(seconds),
+        ..Draft::default()
+    };
+    let below = [("evictionMaxPodGracePeriod", DoubtKind::NegativeMaxGrace)];
+    check_doubts(&graces(-1), None, &below);
+    check_doubts(&graces(0), None, &[]);
+    let transition = |period: &str| Draft {
+        eviction_pressure_transition_period: Some(period.into()),
+        ..Draft::default()
+    };
+    let negative = [(
+        "evictionPressureTransitionPeriod",
+        DoubtKind::NegativeTransition,
+    )];
+    check_doubts(&transition("-1ns"), None, &negative);
+    check_doubts(&transition("0s"), None, &[]);
+    let lonely = Draft {
+        headroom_soft_grace_period: Some("1m".into()),
+        ..Draft::default()
+    };
+    let without = [("headroomSoftGracePeriod", DoubtKind::GraceWithoutThreshold)];
+    check_doubts(&lonely, None, &without);
+}
+
+#[test]
 fn doubts() {
     let key = |map: &str| format!("{map}[\"memory.available\"]");
     let (hard_key, soft_key) = (key("evictionHard"), key("evictionSoft"));
@@ -425,13 +452,6 @@ fn doubts() {
             (&*reclaim_key, DoubtKind::ReclaimWithoutThreshold),
         ],
     );
-    let graces = |seconds| Draft {
-        eviction_max_pod_grace_period: Some(seconds),
-        ..Draft::default()
-    };
-    let below = [("evictionMaxPodGracePeriod", DoubtKind::NegativeMaxGrace)];
-    check_doubts(&graces(-1), None, &below);
-    check_doubts(&graces(0), None, &[]);
     let containerfs = hard(&[("containerfs.available", "1Gi")]);
     let path = "evictionHard[\"containerfs.available\"]";
     check_doubts(
