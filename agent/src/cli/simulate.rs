@@ -110,6 +110,13 @@ fn read_all(args: &Args) -> Result<Vec<Scenario>, CliError> {
     let mut scenarios = Vec::new();
     let mut warnings: Vec<Finding> = Vec::new();
     let mut wrong: Option<Faults> = None;
+    let inputs = args.files.iter().filter(|path| path.as_os_str() == "-");
+    if inputs.count() > 1 {
+        let twice = anyhow::anyhow!(
+            "standard input is named more than once, and says everything to whoever reads it first"
+        );
+        return Err(CliError::new(Exit::Usage, twice).advise("name - once"));
+    }
     for path in &args.files {
         match read(path) {
             Ok((scenario, doubts)) => {

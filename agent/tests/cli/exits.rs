@@ -52,6 +52,8 @@ fn a_wrong_command_line_or_file_is_two() {
     check(&["simulat"], 2, "", "simulate");
     check(&["simulate"], 2, "", "<FILE>");
     check(&["simulate", "--alive", "x"], 2, "", "--live");
+    let once = "standard input is named more than once";
+    check(&["simulate", "-", "-"], 2, "", once);
     check(
         &["simulate", "/nonexistent.yaml"],
         2,
