@@ -29,6 +29,14 @@ impl Apt {
     /// # Errors
     /// When the folder cannot be written to.
     pub fn new(folder: &Path) -> anyhow::Result<Self> {
+        Self::of_mirror(folder, mirror(&system_sources()))
+    }
+
+    /// The same that fetches from this mirror, and not from the system's.
+    ///
+    /// # Errors
+    /// When the folder cannot be written to.
+    pub fn of_mirror(folder: &Path, mirror: String) -> anyhow::Result<Self> {
         let prepare = || -> std::io::Result<()> {
             fs::create_dir_all(folder.join("lists/partial"))?;
             fs::write(folder.join("nothing-installed"), "")
@@ -36,7 +44,7 @@ impl Apt {
         prepare().with_context(|| format!("preparing {}", folder.display()))?;
         Ok(Self {
             folder: folder.to_owned(),
-            mirror: mirror(&system_sources()),
+            mirror,
         })
     }
 

@@ -361,29 +361,5 @@ fn first_file(root: &Path, folders: &[&str], prefix: &str) -> Option<PathBuf> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn qemu_is_of_a_release_that_has_a_good_one() {
-        let of = |name: &str| suites_of_system(&format!("ID=debian\nVERSION_CODENAME={name}\n"));
-        assert_eq!(of("bookworm").unwrap().last(), Some(&"bookworm-backports"));
-        assert_eq!(of("\"trixie\"").unwrap().last(), Some(&"trixie"));
-        let refused = of("bullseye").unwrap_err().to_string();
-        assert!(refused.contains("bullseye"), "{refused}");
-        assert!(suites_of_system("").is_err());
-    }
-
-    #[test]
-    fn a_kernels_own_packages_are_followed() {
-        for own in [
-            "linux-image-6.1.0-50-cloud-amd64",
-            "linux-modules-7.2.12+deb14-cloud-amd64",
-        ] {
-            assert!(is_of_kernel(own), "{own}");
-        }
-        for other in ["linux-base", "linux-image-6.1.0-50-cloud-amd64-dbg", "kmod"] {
-            assert!(!is_of_kernel(other), "{other}");
-        }
-    }
-}
+#[path = "supply_tests.rs"]
+mod tests;
