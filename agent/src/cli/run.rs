@@ -12,7 +12,7 @@ use super::output::Talk;
 use super::variables;
 use crate::config::{Override, RunMode, Sources, load};
 use crate::doctor::facts::state::Strangers;
-use crate::doctor::{State, Step, rights};
+use crate::doctor::{State, Step, past_denial, rights};
 use crate::runtime::named::Named;
 use crate::runtime::{agent, process};
 
@@ -113,8 +113,11 @@ fn ended(error: anyhow::Error) -> CliError {
         .find_map(|cause| cause.downcast_ref::<io::Error>())
         .map(io::Error::kind);
     match kind {
-        Some(io::ErrorKind::PermissionDenied) => CliError::new(Exit::Denied, error)
-            .advise("run it as root, or name a folder of its own with --state-dir"),
+        Some(io::ErrorKind::PermissionDenied) => {
+            let way = past_denial("run it as root");
+            CliError::new(Exit::Denied, error)
+                .advise(format!("{way}, or name a folder of its own with --state-dir"))
+        }
         Some(io::ErrorKind::AddrInUse) => CliError::new(Exit::OtherAgent, error)
             .advise("`brink status` asks that one; to stand by beside it, name a paths.socket of your own in the configuration"),
         Some(io::ErrorKind::AlreadyExists) => CliError::new(Exit::Usage, error)

@@ -9,8 +9,8 @@ use super::facts::process::Process;
 use crate::config::Sources;
 use crate::config::document::Origin;
 
-/// How to give this program capabilities: any one of the steps is enough.
-pub(super) fn obtain(process: &Process, missing: &[Capability]) -> Vec<Step> {
+/// How to give this program capabilities, the last way apart: any one of the steps is enough.
+pub(super) fn obtain(process: &Process, missing: &[Capability]) -> (Vec<Step>, Step) {
     let bounded = |capability: &&Capability| {
         let held = process.capabilities.as_ref();
         held.is_ok_and(|held| !held.bounding.has(**capability))
@@ -20,13 +20,11 @@ pub(super) fn obtain(process: &Process, missing: &[Capability]) -> Vec<Step> {
     if !free.is_empty() {
         let program = process.program.as_deref().unwrap_or(Path::new("brink"));
         let names = joined(&free, ",").to_lowercase();
-        steps.push(Step {
-            text: "give them to the program".to_owned(),
-            command: Some(format!("sudo setcap {names}+ep {}", quoted(program))),
-        });
+        let command = format!("sudo setcap {names}+ep {}", quoted(program));
+        steps.push(Step::with_command("give them to the program", command));
     }
     if !barred.is_empty() {
-        steps.push(in_words(format!(
+        steps.push(Step::words(format!(
             "{} {} outside the bounding set: only who starts this process can grant that (the container runtime, or \
              CapabilityBoundingSet= of a unit)",
             joined(&barred, ", "),
@@ -34,28 +32,44 @@ pub(super) fn obtain(process: &Process, missing: &[Capability]) -> Vec<Step> {
         )));
     }
     let all: Vec<&Capability> = missing.iter().collect();
-    steps.push(in_words(format!(
+    steps.push(Step::words(format!(
         "for a systemd unit: AmbientCapabilities={}",
         joined(&all, " ")
     )));
-    steps.push(in_words(format!(
+    let container = Step::words(format!(
         "for a container: securityContext: {{capabilities: {{add: [{}]}}}}, or privileged: true",
         joined(&all, ", ").replace("CAP_", "")
-    )));
-    steps
+    ));
+    (steps, container)
+}
+
+/// What helps where this process was denied a file: to be root, by this step, or for root what keeps it from root's rights.
+pub(super) fn past_denial(process: &Process, as_root: Step) -> Step {
+    const NEEDED: Capability = Capability::DAC_OVERRIDE;
+    if process.user != 0 {
+        return as_root;
+    }
+    let held = process.capabilities.as_ref();
+    if process.namespaces.user == Ok(false) {
+        Step::words(
+            "run it outside of its user namespace (hostUsers: true), in which root has no right over the machine's files",
+        )
+    } else if held.is_ok_and(|held| !held.effective.has(NEEDED)) {
+        Step::words(format!(
+            "give it {NEEDED}, without which root has no right over files of others (`brink doctor` says how: \
+             rights.capabilities)"
+        ))
+    } else {
+        Step::words(
+            "look for what denies it to root: a security module (AppArmor, SELinux), a seccomp filter, or a file system with \
+             rules of its own (NFS, FUSE)",
+        )
+    }
 }
 
 fn joined(capabilities: &[&Capability], between: &str) -> String {
     let names: Vec<String> = capabilities.iter().map(ToString::to_string).collect();
     names.join(between)
-}
-
-/// A step without a command.
-pub(super) fn in_words(text: impl Into<String>) -> Step {
-    Step {
-        text: text.into(),
-        command: None,
-    }
 }
 
 /// The command that checks a configuration of these sources: their files and flags. Variables of the environment count again.
@@ -93,8 +107,47 @@ pub(super) fn quoted(path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
+    use brink_host::capabilities::{Capabilities, CapabilitySet};
+
     use super::*;
     use crate::config::{Override, SETTINGS};
+
+    #[test]
+    fn root_is_told_what_keeps_it_from_roots_rights_and_nobody_else_is() {
+        let as_root = Step::with_command("look as root", "sudo brink doctor");
+        let check = |user, none: bool, namespace: bool, expected: &str| {
+            let mut process = Process::read(Path::new("/nonexistent"));
+            process.user = user;
+            process.namespaces.user = Ok(namespace);
+            if none {
+                process.capabilities = Ok(Capabilities {
+                    effective: CapabilitySet::default(),
+                    bounding: CapabilitySet::default(),
+                });
+            }
+            let step = past_denial(&process, as_root.clone());
+            assert!(step.text.contains(expected), "{step:?}");
+            assert_eq!(step == as_root, user != 0, "{step:?}");
+            assert_eq!(step.text.contains("as root"), user != 0, "{step:?}");
+        };
+        check(1000, true, true, "look as root");
+        check(1000, false, false, "look as root");
+        check(0, true, true, "CAP_DAC_OVERRIDE");
+        check(0, true, false, "user namespace");
+        // It has the right, or nobody knows what it has.
+        check(0, false, true, "security module");
+    }
+
+    #[test]
+    fn every_way_to_a_capability_ends_with_a_containers() {
+        let process = Process::read(Path::new("/nonexistent"));
+        let (ways, last) = obtain(&process, &[Capability::KILL]);
+        assert!(
+            ways.iter()
+                .any(|way| way.text.contains("AmbientCapabilities=CAP_KILL"))
+        );
+        assert!(last.text.contains("add: [KILL]"), "{last:?}");
+    }
 
     #[test]
     fn the_check_is_of_the_same_files_and_flags() {

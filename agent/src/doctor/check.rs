@@ -48,12 +48,17 @@ pub struct Step {
     pub command: Option<String>,
 }
 
+/// A check that is not well. It becomes one that can be told by what to do about it, so none fails or warns without that.
+#[must_use]
+#[derive(Clone, Debug)]
+pub(super) struct Trouble(Check);
+
 /// Which check: its id and its title.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Subject(pub(super) &'static str, pub(super) &'static str);
 
 impl Subject {
-    pub(super) fn check(self, state: State, found: impl Into<String>) -> Check {
+    fn check(self, state: State, found: impl Into<String>) -> Check {
         Check {
             id: self.0.to_owned(),
             title: self.1,
@@ -66,7 +71,7 @@ impl Subject {
     }
 
     /// Several things found, each a line of its own on a page; of more than `most` the rest is counted.
-    pub(super) fn several(self, state: State, all: &[String], most: usize) -> Check {
+    fn several(self, state: State, all: &[String], most: usize) -> Check {
         let mut parts: Vec<String> = all.iter().take(most).map(|one| tidied(one)).collect();
         if let Some(more) = all.len().checked_sub(most).filter(|more| *more > 0) {
             parts.push(format!("and {more} more"));
@@ -86,16 +91,76 @@ impl Subject {
         self.check(State::Note, found)
     }
 
-    pub(super) fn warning(self, found: impl Into<String>) -> Check {
-        self.check(State::Warning, found)
+    pub(super) fn warning(self, found: impl Into<String>) -> Trouble {
+        self.trouble(State::Warning, found)
     }
 
-    pub(super) fn failed(self, found: impl Into<String>) -> Check {
-        self.check(State::Failed, found)
+    pub(super) fn failed(self, found: impl Into<String>) -> Trouble {
+        self.trouble(State::Failed, found)
+    }
+
+    /// For a state that hangs on something.
+    pub(super) fn trouble(self, state: State, found: impl Into<String>) -> Trouble {
+        Trouble(self.check(state, found))
     }
 
     pub(super) fn unknown(self, why: impl Into<String>) -> Check {
         self.check(State::Unknown, why)
+    }
+
+    /// A warning of several things.
+    pub(super) fn warning_of(self, all: &[String], most: usize) -> Trouble {
+        Trouble(self.several(State::Warning, all, most))
+    }
+
+    /// Several things that are not known.
+    pub(super) fn unknown_of(self, all: &[String], most: usize) -> Check {
+        self.several(State::Unknown, all, most)
+    }
+}
+
+impl Trouble {
+    /// The same with what follows.
+    pub(super) fn follows(self, text: impl Into<String>) -> Self {
+        Self(self.0.follows(text))
+    }
+
+    /// The check with something to do that is no command.
+    pub(super) fn next(self, text: impl Into<String>) -> Check {
+        self.0.next(text)
+    }
+
+    /// The check with a command.
+    pub(super) fn run(self, text: impl Into<String>, command: impl Into<String>) -> Check {
+        self.0.run(text, command)
+    }
+
+    /// The check with a step.
+    pub(super) fn step(self, step: Step) -> Check {
+        self.0.steps([step])
+    }
+
+    /// The check with steps, of which only the last is sure to be there.
+    pub(super) fn steps(self, before: impl IntoIterator<Item = Step>, last: Step) -> Check {
+        self.0.steps(before).steps([last])
+    }
+}
+
+impl Step {
+    /// One in words.
+    pub(super) fn words(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            command: None,
+        }
+    }
+
+    /// One with its command.
+    pub(super) fn with_command(text: impl Into<String>, command: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            command: Some(command.into()),
+        }
     }
 }
 
@@ -110,20 +175,14 @@ impl Check {
     /// The same with something to do that is no command.
     #[must_use]
     pub(super) fn next(mut self, text: impl Into<String>) -> Self {
-        self.next.push(Step {
-            text: text.into(),
-            command: None,
-        });
+        self.next.push(Step::words(text));
         self
     }
 
     /// The same with a command.
     #[must_use]
     pub(super) fn run(mut self, text: impl Into<String>, command: impl Into<String>) -> Self {
-        self.next.push(Step {
-            text: text.into(),
-            command: Some(command.into()),
-        });
+        self.next.push(Step::with_command(text, command));
         self
     }
 
@@ -131,13 +190,6 @@ impl Check {
     #[must_use]
     pub(super) fn steps(mut self, steps: impl IntoIterator<Item = Step>) -> Self {
         self.next.extend(steps);
-        self
-    }
-
-    /// The same with another state.
-    #[must_use]
-    pub(super) const fn but(mut self, state: State) -> Self {
-        self.state = state;
         self
     }
 }
@@ -216,6 +268,31 @@ mod tests {
         assert_eq!(check(3).parts, ["a", "b", "c"]);
         assert_eq!(check(1).parts, ["a", "and 2 more"]);
         assert_eq!(check(1).found, "a; and 2 more");
+    }
+
+    #[test]
+    fn what_is_not_well_is_told_with_what_to_do_about_it() {
+        const SUBJECT: Subject = Subject("a.b", "c");
+        let step = || Step::with_command("look", "true");
+        for state in State::ALL {
+            for (check, expected) in [
+                (SUBJECT.trouble(state, "d").next("look"), 1),
+                (SUBJECT.trouble(state, "d").run("look", "true"), 1),
+                (SUBJECT.trouble(state, "d").step(step()), 1),
+                (SUBJECT.trouble(state, "d").steps(None, step()), 1),
+                (SUBJECT.trouble(state, "d").steps([step()], step()), 2),
+            ] {
+                assert_eq!((check.state, check.next.len()), (state, expected));
+            }
+        }
+        let check = SUBJECT.failed("d").follows("e").next("f");
+        assert_eq!(check.follows.as_deref(), Some("e"));
+        assert_eq!(check.next, [Step::words("f")]);
+        let several = SUBJECT.warning_of(&["g".to_owned()], 1).next("f");
+        assert_eq!(
+            (several.state, several.found.as_str()),
+            (State::Warning, "g")
+        );
     }
 
     proptest! {

@@ -33,6 +33,12 @@ pub fn rights(mode: RunMode) -> Check {
     checks::capabilities(&Process::read(Path::new("/")), mode)
 }
 
+/// What helps where this process was denied a file: to be root, in these words, or for root what keeps it from root's rights.
+pub fn past_denial(as_root: &str) -> String {
+    let process = Process::read(Path::new("/"));
+    advice::past_denial(&process, Step::words(as_root)).text
+}
+
 /// Looks at this machine, with everything that can be tried.
 pub fn examine(checked: &Checked) -> Report {
     examine_asked(checked, None)

@@ -11,5 +11,6 @@ mod host;
 mod machine;
 mod memory;
 mod node;
+mod remedies;
 mod robust;
 mod trials;

@@ -3,9 +3,8 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
+use brink::doctor::Check;
 use brink::doctor::State::{Failed, Note, Ok, Unknown, Warning};
-use brink::doctor::facts::state::SocketState;
-use brink::doctor::{Check, checks};
 
 use crate::machine::{Machine, expect, find};
 
@@ -272,41 +271,6 @@ fn control_groups_that_are_named_and_not_there_are_told_and_not_asked_for_again(
     let words = ["1 entry of workloads.cgroups, and no group below /system.slice matches /a"];
     expect(&bound(below), Note, &words);
     expect(&bound(""), Note, &["none", "name control groups"]);
-}
-
-#[test]
-fn what_is_closed_to_an_ordinary_user_is_looked_at_as_root() {
-    const CLOSED: [&str; 4] = [
-        "state.ledger",
-        "state.enforcer",
-        "state.stop-button",
-        "state.socket",
-    ];
-    let mut facts = Machine::whole().facts();
-    let denied = || "/run/brink: Permission denied".to_owned();
-    facts.state.folder.writable = Err(denied());
-    facts.state.socket.state = SocketState::Impossible(denied());
-    facts.state.ledger = Err(denied());
-    facts.state.enforcer = Err(denied());
-    facts.state.button = Err(denied());
-    facts.process.user = 65_534;
-    let closed = |check: &Check| CLOSED.contains(&check.id.as_str());
-    let found: Vec<Check> = checks(&facts).into_iter().filter(closed).collect();
-    assert_eq!(found.len(), CLOSED.len(), "{found:?}");
-    for check in &found {
-        let step = match check.id.as_str() {
-            "state.socket" => "do what state.folder says",
-            _ => "sudo brink doctor",
-        };
-        expect(check, Unknown, &[step]);
-    }
-    facts.process.user = 0;
-    let root = checks(&facts);
-    let ledger = root.iter().find(|check| check.id == "state.ledger");
-    assert!(
-        ledger.unwrap().next.is_empty(),
-        "root has looked: {ledger:?}"
-    );
 }
 
 #[test]

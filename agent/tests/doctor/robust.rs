@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fs;
 
-use brink::doctor::{Page, Report, State};
+use brink::doctor::{Check, Page, Report, State};
 use proptest::prelude::*;
 
 use crate::machine::{Machine, find};
@@ -56,9 +56,20 @@ fn ids_are_unique_and_checks_come_in_order_of_importance() {
         assert!(report.checks.is_sorted_by_key(|check| check.state));
         for check in &report.checks {
             assert!(!check.found.is_empty(), "{check:?}");
-            let is_bad = matches!(check.state, State::Failed | State::Warning);
-            assert!(!is_bad || check.follows.is_some(), "{check:?}");
         }
+        assert_advised(&report);
+    }
+}
+
+/// Asserts that whatever is not well says what follows from it, and what to do about it.
+#[track_caller]
+fn assert_advised(report: &Report) {
+    let is_bad = |check: &&Check| matches!(check.state, State::Failed | State::Warning);
+    for check in report.checks.iter().filter(is_bad) {
+        assert!(check.follows.is_some(), "{check:?}");
+        assert!(!check.next.is_empty(), "{check:?}");
+        let is_said = check.next.iter().all(|step| !step.text.is_empty());
+        assert!(is_said, "{check:?}");
     }
 }
 
@@ -152,6 +163,7 @@ fn each_missing_file_is_survived() {
         fs::remove_file(&file).unwrap();
         let report = machine.report();
         assert!(!page(&report, 80, false).is_empty(), "{}", file.display());
+        assert_advised(&report);
     }
 }
 
@@ -165,5 +177,6 @@ proptest! {
         fs::write(&files[at.index(files.len())], content).unwrap();
         let report = machine.report();
         prop_assert!(page(&report, 80, true).contains("verdict: "));
+        assert_advised(&report);
     }
 }

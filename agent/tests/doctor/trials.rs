@@ -156,7 +156,10 @@ fn every_refusal_of_real_time_has_its_own_advice() {
         moving,
         group(),
         Some(Err("EBUSY".into())),
-        &["was tried and does not help: EBUSY"],
+        &[
+            "was tried and does not help: EBUSY",
+            "give the group run time",
+        ],
     );
 }
 
@@ -222,7 +225,7 @@ fn programs_that_are_absent_lower_the_rung_only_if_the_sampler_needs_them() {
         unarmed,
         "realtime-poll",
         "programs.agreement",
-        &["counters were not found"],
+        &["counters were not found", "see memory.signals"],
     );
 }
 

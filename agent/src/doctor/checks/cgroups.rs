@@ -7,7 +7,7 @@ use brink_host::cgroup::{Controller, Layout, Mode, Version};
 use crate::doctor::advice::quoted;
 use crate::doctor::check::{Check, Subject};
 use crate::doctor::facts::Facts;
-use crate::doctor::facts::cgroups::Named;
+use crate::doctor::facts::cgroups::{Named, Obstacle};
 
 /// Kernels from here on have `cgroup.kill`.
 const KILL_SINCE: (u32, u32) = (5, 14);
@@ -78,14 +78,23 @@ fn partial(layout: &Layout, found: &str) -> Option<Check> {
 }
 
 fn no_layout(facts: &Facts, why: &str) -> Check {
-    let check = LAYOUT
+    let trouble = LAYOUT
         .failed(why)
         .follows("there is nothing to watch over and nothing to kill by: the agent does not start");
-    if facts.cgroups.is_unmounted {
-        let command = "sudo mount -t cgroup2 none /sys/fs/cgroup";
-        check.run("mount cgroup v2", command)
-    } else {
-        check
+    match facts.cgroups.obstacle {
+        Some(Obstacle::Unmounted) => {
+            let command = "sudo mount -t cgroup2 none /sys/fs/cgroup";
+            trouble.run("mount cgroup v2", command)
+        }
+        Some(Obstacle::OtherNamespace) => trouble.next(
+            "run it in the machine's cgroup namespace: a pod as privileged, with docker by --cgroupns=host",
+        ),
+        Some(Obstacle::Unread) | None if facts.kernel.has_proc => {
+            trouble.next("make readable what is named there: it tells where control groups are")
+        }
+        Some(Obstacle::Unread) | None => {
+            trouble.next("mount the machine's /proc, where /proc/self/mountinfo tells of control groups")
+        }
     }
 }
 
@@ -181,7 +190,8 @@ fn kill(facts: &Facts) -> Check {
         Some(true) => SUBJECT.ok("cgroup.kill: the whole group at once"),
         Some(false) => SUBJECT
             .warning("this kernel has no cgroup.kill")
-            .follows("processes are signalled one by one until the group is empty"),
+            .follows("processes are signalled one by one until the group is empty")
+            .next("run a kernel of 5.14 or newer, which has it"),
         None => SUBJECT.unknown("no v2 group to look at"),
     }
 }
@@ -221,7 +231,8 @@ fn of_kubelet(group: &Named, others: &[String]) -> Check {
     if let Err(why) = &group.readable {
         return PODS
             .warning(format!("{path}, the kubelet's: {why}"))
-            .follows("allocatableMemory.available is not measured");
+            .follows("allocatableMemory.available is not measured")
+            .next("hand the memory controller on to it (see cgroups.memory), or name another group: podsCgroup");
     }
     if others.is_empty() {
         return PODS.ok(format!("{path}, the kubelet's, as podsCgroup names none"));

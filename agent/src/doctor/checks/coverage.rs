@@ -1,7 +1,7 @@
 //! Thresholds that the kubelet's reserves should cover.
 
 use super::some;
-use crate::doctor::check::{Check, Subject};
+use crate::doctor::check::{Check, Step, Subject};
 use crate::doctor::facts::Facts;
 use crate::doctor::facts::kubelet::Settings;
 use crate::doctor::rules::reserves::{FOLLOWS, Short, coverage};
@@ -13,12 +13,14 @@ const SUBJECT: Subject = Subject("kubelet.coverage", "thresholds that the reserv
 
 pub(super) fn check(settings: &Settings, facts: &Facts) -> Check {
     let all = coverage(settings, &facts.kubelet.capacities, |_| true);
-    if !all.short.is_empty() {
-        let short = all.short.into_iter();
-        let (found, next): (Vec<String>, Vec<String>) =
-            short.map(|Short { found, next }| (found, next)).unzip();
-        let check = SUBJECT.warning(some(&found, MOST)).follows(FOLLOWS);
-        return next.into_iter().take(MOST).fold(check, Check::next);
+    let told = all.short.len().min(MOST);
+    if let Some((last, before)) = all.short[..told].split_last() {
+        let found: Vec<String> = all.short.iter().map(|short| short.found.clone()).collect();
+        let step = |short: &Short| Step::words(short.next.clone());
+        return SUBJECT
+            .warning(some(&found, MOST))
+            .follows(FOLLOWS)
+            .steps(before.iter().map(step), step(last));
     }
     if !all.unknown.is_empty() {
         return SUBJECT.unknown(some(&all.unknown, MOST));

@@ -1,7 +1,7 @@
 //! Thresholds on disks beside what is left now: what is met already is acted on as soon as an agent starts.
 
 use super::reclaim::seen;
-use crate::doctor::check::{Check, State, Subject};
+use crate::doctor::check::{Check, Subject};
 use crate::doctor::facts::Facts;
 use crate::guard::disks::Role;
 use crate::record::text::amount;
@@ -27,7 +27,7 @@ pub(super) fn check(facts: &Facts) -> Option<Check> {
     });
     let words: Vec<String> = words.collect();
     let check = SUBJECT
-        .several(State::Warning, &words, MOST)
+        .warning_of(&words, MOST)
         .follows(
             "an agent that enforces acts on a hard one as soon as it starts and on a soft one after its grace, unless the filesystem \
              is left to a kubelet",

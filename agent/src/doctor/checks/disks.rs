@@ -1,9 +1,11 @@
 //! Whether thresholds on disks can be met here, and what goes before pods do.
 
 use crate::config::ReclaimPolicy;
-use crate::doctor::check::{Check, State, Subject};
+use crate::doctor::advice::past_denial;
+use crate::doctor::check::{Check, State, Step, Subject};
 use crate::doctor::facts::Facts;
 use crate::doctor::facts::disks::{Disks, Found};
+use crate::doctor::facts::process::Process;
 use crate::record::text::bytes;
 
 const FILESYSTEMS: Subject = Subject("disks.filesystems", "filesystems of thresholds");
@@ -14,7 +16,7 @@ pub(super) fn checks(facts: &Facts) -> Vec<Check> {
     let Some(disks) = &facts.disks else {
         return Vec::new();
     };
-    let runtime = runtime(disks, facts.config.runtime.reclaim);
+    let runtime = runtime(disks, facts.config.runtime.reclaim, &facts.process);
     vec![filesystems(disks), runtime]
 }
 
@@ -33,20 +35,21 @@ fn filesystems(disks: &Disks) -> Check {
     if !is_read_only && !is_unknown {
         return FILESYSTEMS.ok(found);
     }
-    let mut check = FILESYSTEMS
+    let trouble = FILESYSTEMS
         .warning(found)
         .follows("thresholds on what is not known, read-only or of no size are never met");
-    if is_read_only {
-        check = check.next(
-            "mount what is read-only so that it can be written, or name another folder (filesystems.nodefs, .imagefs, .containerfs)",
-        );
+    let mount = Step::words(
+        "mount what is read-only so that it can be written, or name another folder (filesystems.nodefs, .imagefs, .containerfs)",
+    );
+    if !is_unknown {
+        return trouble.step(mount);
     }
-    if is_unknown {
-        check = check
-            .next("filesystems.nodefs, .imagefs and .containerfs name folders that this process can see")
-            .next("in Kubernetes the component disks of deploy/kubernetes mounts them");
-    }
-    check
+    let mount = is_read_only.then_some(mount);
+    let name =
+        "filesystems.nodefs, .imagefs and .containerfs name folders that this process can see";
+    trouble
+        .steps(mount, Step::words(name))
+        .next("in Kubernetes the component disks of deploy/kubernetes mounts them")
 }
 
 fn in_words(one: &Found) -> String {
@@ -71,7 +74,7 @@ fn in_words(one: &Found) -> String {
     )
 }
 
-fn runtime(disks: &Disks, policy: ReclaimPolicy) -> Check {
+fn runtime(disks: &Disks, policy: ReclaimPolicy, process: &Process) -> Check {
     let state = &disks.runtime;
     let endpoint = state.endpoint.as_deref();
     let socket = endpoint.map_or_else(String::new, |path| format!(" at {}", path.display()));
@@ -82,46 +85,73 @@ fn runtime(disks: &Disks, policy: ReclaimPolicy) -> Check {
     let name = state.name.as_ref();
     let name = name.map(|name| format!("{name}{socket}{owner}"));
     let is_asked = name.is_some() && state.trouble.is_none();
-    let check = match (name, &state.trouble) {
-        (Some(name), None) => RUNTIME.ok(name),
-        (Some(name), Some(why)) => RUNTIME.warning(format!("{name}: {why}")),
-        (None, Some(why)) => RUNTIME.warning(why.clone()).next(remedy(state.fault)),
-        (None, None) => RUNTIME
-            .note("none was found: no socket of containerd, CRI-O or k3s is here")
-            .next("runtime.endpoint names the socket, if there is one"),
+    // What would make it answer, where it does not.
+    let remedy = match &state.trouble {
+        Some(_) => Some(remedy(state.fault, process)),
+        None if is_asked => None,
+        None => Some(Step::words(
+            "runtime.endpoint names the socket, if there is one",
+        )),
     };
-    match (disks.left_to_kubelet, policy) {
-        (Some(true), _) => {
-            let ends = if is_asked { State::Note } else { State::Warning };
-            check
-                .but(ends)
+    let found = match (name, &state.trouble) {
+        (Some(name), None) => name,
+        (Some(name), Some(why)) => format!("{name}: {why}"),
+        (None, Some(why)) => why.clone(),
+        (None, None) => "none was found: no socket of containerd, CRI-O or k3s is here".to_owned(),
+    };
+    match (disks.left_to_kubelet, remedy) {
+        (Some(true), remedy) => {
+            let ends = if is_asked {
+                State::Note
+            } else {
+                State::Warning
+            };
+            RUNTIME
+                .trouble(ends, found)
                 .follows("disk orders are held beside the kubelet: Brink removes nothing, and evicts nobody for a disk")
-                .next("runtime.reclaim: always makes Brink act beside it")
+                .steps(remedy, Step::words("runtime.reclaim: always makes Brink act beside it"))
         }
-        (None, _) => check
-            .but(State::Warning)
+        (None, remedy) => RUNTIME
+            .warning(found)
             .follows("disk orders are held: it is not known whether a kubelet keeps the disks")
-            .next("let Brink see the processes of the node")
+            .steps(
+                remedy,
+                Step::words("let Brink see the processes of the node"),
+            )
             .next("runtime.reclaim: always makes Brink act either way"),
-        (Some(false), _) if !is_asked => check.follows(
-            "no dead container and no unused image goes before pods, and images count as being on nodefs",
-        ),
-        (Some(false), ReclaimPolicy::Off | ReclaimPolicy::DryRun) => check
-            .but(State::Note)
-            .follows("runtime.reclaim says that nothing is removed from it"),
-        (Some(false), ReclaimPolicy::Standalone | ReclaimPolicy::Always) => check,
+        (Some(false), Some(remedy)) => {
+            let is_there = state.trouble.is_some();
+            let ends = if is_there {
+                State::Warning
+            } else {
+                State::Note
+            };
+            RUNTIME
+                .trouble(ends, found)
+                .follows("no dead container and no unused image goes before pods, and images count as being on nodefs")
+                .step(remedy)
+        }
+        (Some(false), None) => match policy {
+            ReclaimPolicy::Off | ReclaimPolicy::DryRun => RUNTIME
+                .note(found)
+                .follows("runtime.reclaim says that nothing is removed from it"),
+            ReclaimPolicy::Standalone | ReclaimPolicy::Always => RUNTIME.ok(found),
+        },
     }
 }
 
 /// What may help where a runtime cannot be asked.
-fn remedy(fault: Option<&str>) -> &'static str {
+fn remedy(fault: Option<&str>, process: &Process) -> Step {
     match fault {
-        Some("absent") => {
-            "is the runtime running? runtime.endpoint names its socket, if that is another one"
-        }
-        Some("denied") => "ask as root: the socket is usually root's alone",
-        Some("hung") => "is the runtime well? it is there, and does not answer",
-        _ => "runtime.endpoint names another socket",
+        Some("absent") => Step::words(
+            "is the runtime running? runtime.endpoint names its socket, if that is another one",
+        ),
+        Some("denied") => past_denial(
+            process,
+            Step::words("ask as root: the socket is usually root's alone"),
+        ),
+        Some("hung") => Step::words("is the runtime well? it is there, and does not answer"),
+        _ => Step::words("runtime.endpoint names another socket"),
     }
 }
 
@@ -132,7 +162,6 @@ mod tests {
 
     use super::*;
     use crate::disks::RuntimeState;
-    use crate::doctor::check::Step;
     use crate::guard::disks::Role;
 
     fn filesystem(capacity: u64, read_only: bool) -> Filesystem {
@@ -176,15 +205,60 @@ mod tests {
     }
 
     #[test]
+    fn of_a_filesystem_that_is_read_only_and_one_that_is_not_known_both_are_told() {
+        let one = |filesystem| Found {
+            role: Role::Nodefs,
+            path: "/data".into(),
+            filesystem,
+        };
+        let disks = Disks {
+            filesystems: vec![
+                one(Ok(filesystem(1 << 30, true))),
+                one(Err("/data is not there".to_owned())),
+            ],
+            runtime: RuntimeState::default(),
+            left_to_kubelet: Some(false),
+        };
+        assert_eq!(filesystems(&disks).next.len(), 3);
+    }
+
+    #[test]
+    fn a_runtime_that_is_there_and_cannot_be_asked_is_a_warning_with_what_to_do() {
+        let process = Process::read("/nonexistent".as_ref());
+        for left_to_kubelet in [Some(true), Some(false), None] {
+            for name in [Some("containerd 2.1".to_owned()), None] {
+                let disks = Disks {
+                    filesystems: Vec::new(),
+                    runtime: RuntimeState {
+                        name,
+                        trouble: Some("no answer".to_owned()),
+                        fault: Some("hung"),
+                        ..RuntimeState::default()
+                    },
+                    left_to_kubelet,
+                };
+                let check = runtime(&disks, ReclaimPolicy::Standalone, &process);
+                assert_eq!(check.state, State::Warning, "{check:?}");
+                assert!(check.found.ends_with("no answer"), "{check:?}");
+                let first = &check.next[0].text;
+                assert!(first.starts_with("is the runtime well?"), "{check:?}");
+            }
+        }
+    }
+
+    #[test]
     fn what_to_do_about_a_runtime_fits_why_it_cannot_be_asked() {
-        for (fault, expected) in [
-            ("absent", "is the runtime running?"),
-            ("denied", "ask as root"),
-            ("hung", "is the runtime well?"),
-            ("noCriV1", "runtime.endpoint names another socket"),
+        let mut process = Process::read("/nonexistent".as_ref());
+        for (user, fault, expected) in [
+            (0, "absent", "is the runtime running?"),
+            (1000, "denied", "ask as root"),
+            (0, "denied", "look for what denies it to root"),
+            (0, "hung", "is the runtime well?"),
+            (0, "noCriV1", "runtime.endpoint names another socket"),
         ] {
-            let remedy = remedy(Some(fault));
-            assert!(remedy.starts_with(expected), "{fault}: {remedy}");
+            process.user = user;
+            let remedy = remedy(Some(fault), &process);
+            assert!(remedy.text.starts_with(expected), "{fault}: {remedy:?}");
         }
     }
 }

@@ -6,7 +6,8 @@ use brink_host::probe::layout::Need;
 use brink_host::probe::programs::{PROGRAMS, Program};
 
 use super::count;
-use crate::doctor::check::{Check, Subject};
+use crate::doctor::advice::past_denial;
+use crate::doctor::check::{Check, Step, Subject};
 use crate::doctor::facts::Facts;
 use crate::record::text::unsigned;
 
@@ -81,9 +82,12 @@ fn machine(facts: &Facts) -> Check {
         .as_ref()
         .is_ok_and(|nodes| nodes.len() > MAX_NODES);
     if too_many {
-        return SUBJECT.warning(found).follows(format!(
-            "the sampler sums over {MAX_NODES} memory nodes at most; the files serve instead"
-        ));
+        return SUBJECT
+            .warning(found)
+            .follows(format!(
+                "the sampler sums over {MAX_NODES} memory nodes at most; the files serve instead"
+            ))
+            .next("report it with the number of memory nodes, so that the sampler learns to sum over more");
     }
     match architecture {
         "x86_64" if kernel.cpus.is_err() => SUBJECT.unknown(found),
@@ -93,7 +97,8 @@ fn machine(facts: &Facts) -> Check {
             .follows("built to work here; the tests run on x86_64 only"),
         _ => SUBJECT
             .warning(found)
-            .follows("the kernel programs are for 64-bit little-endian machines; elsewhere the files serve instead"),
+            .follows("the kernel programs are for 64-bit little-endian machines; elsewhere the files serve instead")
+            .next("run it on such a machine if signals are to come from the kernel"),
     }
 }
 
@@ -162,12 +167,13 @@ fn tracefs(facts: &Facts) -> Check {
         Err(FactError::File { error, .. })
             if error.kind() == std::io::ErrorKind::PermissionDenied =>
         {
+            let as_root = Step::with_command("look as root", "sudo brink doctor");
             SUBJECT
                 .unknown(format!(
                     "mounted at {mount}, and closed to user {}",
                     facts.process.user
                 ))
-                .run("look as root", "sudo brink doctor")
+                .steps([past_denial(&facts.process, as_root)])
         }
         Err(error) => SUBJECT
             .warning(format!("mounted at {mount}; {error}"))

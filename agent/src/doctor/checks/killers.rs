@@ -59,15 +59,15 @@ fn systemd(found: String) -> Check {
 
 fn by_threshold(facts: &Facts, killer: &Killer, found: String) -> Check {
     let name = killer.rival.kind.program();
-    let stop = Step {
-        text: "run one of them only".to_owned(),
-        command: Some(format!("sudo systemctl disable --now {name}")),
-    };
+    let stop = Step::with_command(
+        "run one of them only",
+        format!("sudo systemctl disable --now {name}"),
+    );
     let Some(theirs) = bytes_of(facts, killer.limit) else {
         return SUBJECT_OF_ONE
             .warning(found)
             .follows("when it acts is not known; both may act on one shortage, and it knows nothing of pods")
-            .steps([stop]);
+            .step(stop);
     };
     let found = format!(
         "{found} and acts when less than {} is available",
@@ -77,22 +77,30 @@ fn by_threshold(facts: &Facts, killer: &Killer, found: String) -> Check {
         .into_iter()
         .filter_map(|signal| hard(facts, signal))
         .max();
-    let check = match ours {
-        None => SUBJECT_OF_ONE
-            .warning(found)
-            .follows("Brink has no hard memory threshold here, so it alone acts"),
-        Some(ours) if theirs >= ours => SUBJECT_OF_ONE.warning(found).follows(format!(
-            "its threshold is higher than Brink's {}: it shoots first, by rules that know no pods, and Brink hardly ever \
-             acts",
-            unsigned(ours)
-        )),
-        Some(ours) => SUBJECT_OF_ONE.warning(found).but(State::Note).follows(format!(
-            "Brink's threshold of {} is higher, so it acts first; the other may shoot once more while the victim's \
-             memory comes back",
-            unsigned(ours)
-        )),
+    let (state, follows) = match ours {
+        None => {
+            let alone = "Brink has no hard memory threshold here, so it alone acts";
+            (State::Warning, alone.to_owned())
+        }
+        Some(ours) if theirs >= ours => {
+            let first = format!(
+                "its threshold is higher than Brink's {}: it shoots first, by rules that know no pods, and Brink hardly ever \
+                 acts",
+                unsigned(ours)
+            );
+            (State::Warning, first)
+        }
+        Some(ours) => {
+            let second = format!(
+                "Brink's threshold of {} is higher, so it acts first; the other may shoot once more while the victim's \
+                 memory comes back",
+                unsigned(ours)
+            );
+            (State::Note, second)
+        }
     };
-    check.steps([stop])
+    let trouble = SUBJECT_OF_ONE.trouble(state, found);
+    trouble.follows(follows).step(stop)
 }
 
 /// What the limit comes to now, bytes of `MemAvailable`.

@@ -1,12 +1,17 @@
 //! The kubelet: does it run, by which thresholds, and do we act before it? Are its reserves enough?
 
+use std::io;
+use std::path::Path;
+
 use brink_core::node::lead::{First, Lead};
 use brink_core::node::signal::Signal;
 
+use rustix::io::Errno;
+
 use super::{coverage, some};
 use crate::config::RunMode;
-use crate::doctor::advice::quoted;
-use crate::doctor::check::{Check, Subject};
+use crate::doctor::advice::{past_denial, quoted};
+use crate::doctor::check::{Check, State, Step, Subject, Trouble};
 use crate::doctor::facts::Facts;
 use crate::doctor::facts::kubelet::{self, Files, FilesOrigin, Settings, Unsettled};
 use crate::doctor::rules::reserves::Kept;
@@ -28,18 +33,33 @@ pub(super) fn checks(facts: &Facts) -> Vec<Check> {
             checks.extend(notification(facts, settings));
         }
         Some(Err(Unsettled::Refused(faults))) => {
-            checks.push(CONFIGURATION.failed(some(faults, MOST)).follows(
-                "a kubelet does not start with this, and nothing can be inherited from it",
-            ));
+            let check = CONFIGURATION
+                .failed(some(faults, MOST))
+                .follows("a kubelet does not start with this, and nothing can be inherited from it")
+                .next("put right what is named there, in the kubelet's file or flags");
+            checks.push(check);
         }
-        Some(Err(Unsettled::Unread(why))) => {
-            checks.push(CONFIGURATION.unknown(why.clone()).follows(UNKNOWN).next(
-                "run it as root; in a container, mount the file and say where: kubeletConfig: FILE",
-            ));
-        }
+        Some(Err(Unsettled::Unread(path, errno))) => checks.push(unread(facts, path, *errno)),
         None => {}
     }
     checks
+}
+
+/// A file or folder of the kubelet's that we cannot read: it may be closed to us, or be in a file system that is not ours.
+fn unread(facts: &Facts, path: &Path, errno: Errno) -> Check {
+    let as_root = Step::words("run it as root");
+    let process = &facts.process;
+    let closed = match errno {
+        Errno::ACCESS | Errno::PERM => Some(past_denial(process, as_root)),
+        // Root finds it by way of the kubelet's process.
+        _ => (process.user != 0).then_some(as_root),
+    };
+    let why = io::Error::from(errno);
+    CONFIGURATION
+        .unknown(format!("{}: {why}", path.display()))
+        .follows(UNKNOWN)
+        .steps(closed)
+        .next("in a container, mount the file and say where: kubeletConfig: FILE")
 }
 
 const UNKNOWN: &str = "its thresholds are not known, so it may act before Brink";
@@ -162,6 +182,7 @@ fn configuration(facts: &Facts, settings: &Settings) -> Check {
     CONFIGURATION
         .warning(format!("{found}; {}", some(&settings.doubts, MOST)))
         .follows("the kubelet accepts this without a word, and it is hardly meant")
+        .next("write what is meant in the kubelet's file or flags, and start it again")
 }
 
 fn lead(facts: &Facts, settings: &Settings) -> Check {
@@ -176,9 +197,9 @@ fn lead(facts: &Facts, settings: &Settings) -> Check {
     };
     let Some(ours) = lead.ours else {
         let found = format!("the kubelet below {}, Brink never", bytes(theirs));
-        let check = SUBJECT.warning(format!("{signal}: {found}"));
-        let check = check.follows("the kubelet acts alone, at its next look at the node");
-        return inherit(facts, check);
+        let alone = SUBJECT.warning(format!("{signal}: {found}"));
+        let alone = alone.follows("the kubelet acts alone, at its next look at the node");
+        return inherit(facts, alone);
     };
     let found = format!(
         "{signal}: Brink below {}, the kubelet below {}",
@@ -192,17 +213,18 @@ fn lead(facts: &Facts, settings: &Settings) -> Check {
             SUBJECT.ok(format!("{found}: Brink leads by {leads_by}{doubts}"))
         }
         First::BrinkNarrowly => {
-            let check = SUBJECT.note(found + &doubts).follows(format!(
+            let narrow = SUBJECT.trouble(State::Note, found + &doubts);
+            let narrow = narrow.follows(format!(
                 "Brink leads by {leads_by}, less than leadMargin ({})",
                 bytes(lead.margin)
             ));
-            inherit(facts, check)
+            inherit(facts, narrow)
         }
         First::Kubelet | First::BrinkNever => {
-            let check = SUBJECT
+            let second = SUBJECT
                 .warning(found + &doubts)
                 .follows("the kubelet may act first, and both may evict for one shortage");
-            inherit(facts, check)
+            inherit(facts, second)
         }
     }
 }
@@ -218,24 +240,24 @@ fn doubts(lead: Lead, mode: RunMode) -> String {
 }
 
 /// Inheriting the kubelet's thresholds makes Brink lead.
-fn inherit(facts: &Facts, check: Check) -> Check {
+fn inherit(facts: &Facts, trouble: Trouble) -> Check {
     match &facts.kubelet.files {
         Some(Files {
             file: Some(file),
             origin: FilesOrigin::CommandLine | FilesOrigin::UsualPlace,
             ..
-        }) => check.run(
+        }) => trouble.run(
             "inherit its thresholds, raised by leadMargin (kubeletConfig); to see them:",
             format!("brink config show --kubelet-config {}", quoted(file)),
         ),
         Some(Files {
             origin: FilesOrigin::ThroughProcess,
             ..
-        }) => check.next(
+        }) => trouble.next(
             "inherit its thresholds, raised by leadMargin: mount the file and say where (kubeletConfig), as the component \
              kubelet-config of deploy/kubernetes does",
         ),
-        _ => check.next("set evictionHard memory.available above the kubelet's"),
+        _ => trouble.next("set evictionHard memory.available above the kubelet's"),
     }
 }
 
@@ -270,8 +292,8 @@ fn reserves(facts: &Facts, settings: &Settings) -> Check {
          reserved; one of them is evicted for it"
             .to_owned()
     });
-    let check = SUBJECT.warning(found).follows(follows);
-    check.next(kept.next(used))
+    let trouble = SUBJECT.warning(found).follows(follows);
+    trouble.next(kept.next(used))
 }
 
 /// The node's working set without that of all pods.

@@ -7,8 +7,10 @@ use brink_core::node::threshold::Threshold;
 use brink_host::swap::Swaps;
 
 use super::{count, watermarks};
-use crate::doctor::check::{Check, Subject};
+use crate::doctor::advice::quoted;
+use crate::doctor::check::{Check, Step, Subject};
 use crate::doctor::facts::Facts;
+use crate::doctor::facts::cgroups::Named;
 use crate::record::text::{bytes, unsigned};
 
 pub(super) fn checks(facts: &Facts) -> Vec<Check> {
@@ -32,7 +34,8 @@ fn signals(facts: &Facts) -> Check {
         Err(why) => {
             return SUBJECT
                 .failed(why.clone())
-                .follows("the node's memory cannot be read, so the agent does not start");
+                .follows("the node's memory cannot be read, so the agent does not start")
+                .step(readable(facts));
         }
     };
     let (Some(available), Some(headroom)) = (figures.memory, figures.headroom) else {
@@ -55,6 +58,28 @@ fn signals(facts: &Facts) -> Check {
         );
     }
     SUBJECT.ok(found)
+}
+
+/// What has to be readable for the node's memory to be known.
+fn readable(facts: &Facts) -> Step {
+    let cgroups = &facts.cgroups;
+    let is_unread = |group: &Named| group.readable.is_err();
+    if cgroups.node.as_ref().is_some_and(is_unread) {
+        return Step::words("see cgroups.node");
+    }
+    if !cgroups.pods_are_sought && cgroups.pods.as_ref().is_some_and(is_unread) {
+        return Step::words("see cgroups.pods");
+    }
+    let root = &facts.config.paths.root;
+    let file = |name: &str| quoted(&root.join(name));
+    Step::with_command(
+        "mount the kernel's own /proc there, with nothing of it hidden; whether its files are whole:",
+        format!(
+            "head -n 3 {} {}",
+            file("proc/meminfo"),
+            file("proc/zoneinfo")
+        ),
+    )
 }
 
 /// Both signals in words, and whether the first promises more than the second.

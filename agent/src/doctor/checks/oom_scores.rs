@@ -5,7 +5,7 @@ use brink_host::capabilities::Capability;
 use super::{count, some};
 use crate::config::{OomScores, RunMode};
 use crate::doctor::advice::obtain;
-use crate::doctor::check::{Check, Subject};
+use crate::doctor::check::{Check, Step, Subject};
 use crate::doctor::facts::Facts;
 use crate::doctor::facts::oom_scores::{Audit, Differing};
 use crate::oom_scores::Runner;
@@ -44,41 +44,55 @@ fn judged(facts: &Facts, audit: &Audit) -> Check {
         [] => found,
         unread => format!("{found}; {}", some(unread, MOST)),
     };
-    let mut check = SUBJECT.warning(found).follows(
+    let trouble = SUBJECT.warning(found).follows(
         "the kernel's OOM killer takes them in another order than Kubernetes promises, BestEffort first and Guaranteed last",
     );
     let by = |runner: fn(Runner) -> bool| audit.differing.iter().any(|one| runner(one.runner));
-    if by(|runner| runner == Runner::Kubelet) {
-        check = check.next(
+    let of_kubelet = by(|runner| runner == Runner::Kubelet).then(|| {
+        Step::words(
             "a kubelet has it set as a container starts: see what the runtime makes of it (restrict_oom_score_adj of containerd, a \
              runtime without CAP_SYS_RESOURCE), and whether the program sets its own; a value that only aged, as after a resize, \
              comes with the next start of the container",
-        );
+        )
+    });
+    match of_kubelet {
+        Some(step) if by(|runner| runner != Runner::Kubelet) => {
+            let (first, more) = standalone(facts, audit);
+            trouble.step(step).steps([first]).steps(more)
+        }
+        Some(step) => trouble.step(step),
+        None => {
+            let (first, more) = standalone(facts, audit);
+            trouble.step(first).steps(more)
+        }
     }
-    if by(|runner| runner != Runner::Kubelet) {
-        check = standalone(facts, audit, check);
-    }
-    check
 }
 
-/// What to do about those that no kubelet runs.
-fn standalone(facts: &Facts, audit: &Audit, check: Check) -> Check {
+/// What to do about those that no kubelet runs: one thing, and maybe more.
+fn standalone(facts: &Facts, audit: &Audit) -> (Step, Vec<Step>) {
     let sets = facts.config.workloads.oom_scores == OomScores::Set;
-    let check = match (sets, facts.config.mode) {
-        (false, _) => check
-            .next("workloads: {oomScoreAdj: set} lets an agent that enforces set it; or OOMScoreAdjust= in the unit"),
-        (true, RunMode::Observe) => check.next("an agent in mode enforce sets it; in mode observe nothing is changed"),
-        (true, RunMode::Enforce) => check.next("an agent that runs sets it within a minute or so"),
-    };
+    let first = Step::words(match (sets, facts.config.mode) {
+        (false, _) => {
+            "workloads: {oomScoreAdj: set} lets an agent that enforces set it; or OOMScoreAdjust= in the unit"
+        }
+        (true, RunMode::Observe) => {
+            "an agent in mode enforce sets it; in mode observe nothing is changed"
+        }
+        (true, RunMode::Enforce) => "an agent that runs sets it within a minute or so",
+    });
     let lowers = |one: &Differing| one.runner != Runner::Kubelet && one.expected < one.value;
     let held = facts.process.capabilities.as_ref();
     let may_lower = held.is_ok_and(|held| held.effective.has(Capability::SYS_RESOURCE));
     if !sets || may_lower || !audit.differing.iter().any(lowers) {
-        return check;
+        return (first, Vec::new());
     }
-    check
-        .next("lowering it below what it was set to before is refused without CAP_SYS_RESOURCE:")
-        .steps(obtain(&facts.process, &[Capability::SYS_RESOURCE]))
+    let refused =
+        "lowering it below what it was set to before is refused without CAP_SYS_RESOURCE:";
+    let (ways, last) = obtain(&facts.process, &[Capability::SYS_RESOURCE]);
+    let mut more = Vec::from([Step::words(refused)]);
+    more.extend(ways);
+    more.push(last);
+    (first, more)
 }
 
 fn in_words(one: &Differing) -> String {

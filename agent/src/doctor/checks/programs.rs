@@ -77,16 +77,18 @@ fn of_family(facts: &Facts, family: Family, subject: Subject, lost: &str) -> Che
             .unknown("not loaded, for the same reason as the sampler")
             .follows(lost);
     }
-    let check = subject.warning(why.clone()).follows(lost);
+    let trouble = subject.warning(why.clone()).follows(lost);
     match decide(&facts.kernel.probe, &Wishes::default())
         .absences()
         .next()
     {
-        Some((_, Absence::Capability(_))) => check.next("see rights.capabilities"),
-        Some((_, Absence::Lockdown)) => check.next("see kernel.lockdown"),
-        Some((_, Absence::NoTypes(_) | Absence::NoMember(_))) => check.next("see kernel.btf"),
-        _ if facts.process.namespaces.user == Ok(false) => check.next("see rights.namespaces"),
-        _ => check,
+        Some((_, Absence::Capability(_))) => trouble.next("see rights.capabilities"),
+        Some((_, Absence::Lockdown)) => trouble.next("see kernel.lockdown"),
+        Some((_, Absence::NoTypes(_) | Absence::NoMember(_))) => trouble.next("see kernel.btf"),
+        _ if facts.process.namespaces.user == Ok(false) => trouble.next("see rights.namespaces"),
+        _ => trouble.next(
+            "look for a seccomp filter or a security module that forbids bpf(); report it with the kernel's release if there is none",
+        ),
     }
 }
 
@@ -124,7 +126,12 @@ fn agreement(facts: &Facts, programs: &Programs) -> Check {
         Err(why) if programs.absent(Family::Sampler).next().is_some() => {
             return SUBJECT.unknown(format!("no sampler: {why}"));
         }
-        Err(why) => return SUBJECT.warning(why.clone()).follows(FALL),
+        Err(why) => {
+            return SUBJECT
+                .warning(why.clone())
+                .follows(FALL)
+                .next("see memory.signals and cgroups.pods; report it with the kernel's release if both are well");
+        }
     };
     let apart = reading
         .difference()

@@ -6,7 +6,7 @@ use brink_core::node::signal::Signal;
 use brink_core::node::threshold::Threshold;
 use brink_core::node::workload::PodUsage;
 
-use crate::doctor::check::{Check, State, Subject};
+use crate::doctor::check::{Check, Subject};
 use crate::doctor::facts::Facts;
 use crate::doctor::facts::workloads::Bound;
 use crate::doctor::rules::reach::{Most, Reachable, judge};
@@ -74,7 +74,7 @@ fn in_words(all: Vec<Found>) -> Check {
     }
     if !beyond.is_empty() {
         return SUBJECT
-            .several(State::Warning, &beyond, MOST)
+            .warning_of(&beyond, MOST)
             .follows(
                 "once such a threshold is met, one after the other is evicted until nobody is left, and it lets go all the same \
                  only when the system itself gives something back",
@@ -82,7 +82,7 @@ fn in_words(all: Vec<Found>) -> Check {
             .next("a smaller evictionMinimumReclaim, or a lower threshold");
     }
     if !unknown.is_empty() {
-        return SUBJECT.several(State::Unknown, &unknown, MOST);
+        return SUBJECT.unknown_of(&unknown, MOST);
     }
     SUBJECT.ok("what workloads hold now would be enough for each")
 }

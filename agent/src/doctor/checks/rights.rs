@@ -4,7 +4,7 @@ use brink_host::capabilities::{Ability, Capabilities, Capability};
 
 use crate::config::RunMode;
 use crate::doctor::advice::obtain;
-use crate::doctor::check::{Check, State, Subject};
+use crate::doctor::check::{Check, State, Step, Subject};
 use crate::doctor::facts::Facts;
 use crate::doctor::facts::process::{Namespaces, Process};
 
@@ -48,12 +48,14 @@ pub(in crate::doctor) fn capabilities(process: &Process, mode: RunMode) -> Check
         // A check of its own has tried what is missing, and warns if it was refused.
         State::Note
     };
-    let mut check = SUBJECT.check(state, format!("{user} lacks {}", in_words(&lacking)));
-    if process.user != 0 {
-        check = check.run("see what root has here", "sudo brink doctor");
-    }
+    let found = format!("{user} lacks {}", in_words(&lacking));
     let names: Vec<Capability> = lacking.into_iter().flat_map(|(_, names)| names).collect();
-    check.steps(obtain(process, &names))
+    let (ways, last) = obtain(process, &names);
+    let as_root = Step::with_command("see what root has here", "sudo brink doctor");
+    let as_root = (process.user != 0).then_some(as_root);
+    SUBJECT
+        .trouble(state, found)
+        .steps(as_root.into_iter().chain(ways), last)
 }
 
 fn in_words(lacking: &[(Ability, Vec<Capability>)]) -> String {
@@ -72,6 +74,29 @@ fn lacking(held: &Capabilities) -> Vec<(Ability, Vec<Capability>)> {
         .collect()
 }
 
+/// What a namespace is of, what is lost in a container's own, and what to do about that.
+struct Kind {
+    name: &'static str,
+    lost: &'static str,
+    remedy: &'static str,
+}
+
+const PIDS: Kind = Kind {
+    name: "process ids",
+    lost: "processes outside are not seen, so neither are other killers, the kubelet, or who must be spared",
+    remedy: "share the machine's process ids: hostPID: true, or docker run --pid=host",
+};
+const GROUPS: Kind = Kind {
+    name: "control groups",
+    lost: "control groups outside are not seen: the workloads of the node are not there to be watched over",
+    remedy: "run it in the machine's own: a pod as privileged, with docker by --cgroupns=host",
+};
+const USERS: Kind = Kind {
+    name: "users",
+    lost: "root and capabilities count inside only: no kernel programs, no real time, no lower OOM score",
+    remedy: "run it without a user namespace of its own (hostUsers: true)",
+};
+
 fn namespaces(facts: &Facts) -> Check {
     const SUBJECT: Subject = Subject("rights.namespaces", "namespaces");
     let Namespaces { pid, cgroup, user } = &facts.process.namespaces;
@@ -81,42 +106,29 @@ fn namespaces(facts: &Facts) -> Check {
         layout.is_ok_and(|layout| layout.home().path().is_some() && layout.partial().is_empty());
     let seen = Ok(true);
     let cgroup = if sees_out { &seen } else { cgroup };
-    let named = [
-        ("process ids", pid),
-        ("control groups", cgroup),
-        ("users", user),
-    ];
-    let of = |wanted: &dyn Fn(&Result<bool, String>) -> bool| -> Vec<&str> {
-        let found = named.iter().filter(|(_, namespace)| wanted(namespace));
-        found.map(|(name, _)| *name).collect()
+    let kinds = [(PIDS, pid), (GROUPS, cgroup), (USERS, user)];
+    let of = |wanted: &dyn Fn(&Result<bool, String>) -> bool| -> Vec<&Kind> {
+        let found = kinds.iter().filter(|(_, namespace)| wanted(namespace));
+        found.map(|(kind, _)| kind).collect()
+    };
+    let names = |kinds: &[&Kind]| {
+        let names: Vec<&str> = kinds.iter().map(|kind| kind.name).collect();
+        names.join(", ")
     };
     let (own, unread) = (of(&|one| *one == Ok(false)), of(&|one| one.is_err()));
-    if own.is_empty() && unread.is_empty() {
-        return SUBJECT.ok(if sees_out {
-            "the machine's own, and a container's for control groups, from which those outside are seen"
-        } else {
-            "the machine's own"
-        });
-    }
-    if own.is_empty() {
-        return SUBJECT.unknown(format!("cannot be read for {}", unread.join(", ")));
-    }
-    let mut check = SUBJECT.warning(format!("a container's own for {}", own.join(", ")));
-    let mut lost = Vec::new();
-    if *pid == Ok(false) {
-        lost.push("processes outside are not seen, so neither are other killers, the kubelet, or who must be spared");
-        check =
-            check.next("share the machine's process ids: hostPID: true, or docker run --pid=host");
-    }
-    if *cgroup == Ok(false) {
-        lost.push("control groups outside are not seen: the workloads of the node are not there to be watched over");
-        check = check.next(
-            "run it in the machine's own: a pod as privileged, with docker by --cgroupns=host",
-        );
-    }
-    if *user == Ok(false) {
-        lost.push("root and capabilities count inside only: no kernel programs, no real time, no lower OOM score");
-        check = check.next("run it without a user namespace of its own (hostUsers: true)");
-    }
-    check.follows(lost.join("; "))
+    let Some((end, before)) = own.split_last() else {
+        return match unread.as_slice() {
+            [] if sees_out => SUBJECT.ok(
+                "the machine's own, and a container's for control groups, from which those outside are seen",
+            ),
+            [] => SUBJECT.ok("the machine's own"),
+            unread => SUBJECT.unknown(format!("cannot be read for {}", names(unread))),
+        };
+    };
+    let lost: Vec<&str> = own.iter().map(|kind| kind.lost).collect();
+    let remedies = before.iter().map(|kind| Step::words(kind.remedy));
+    SUBJECT
+        .warning(format!("a container's own for {}", names(&own)))
+        .follows(lost.join("; "))
+        .steps(remedies, Step::words(end.remedy))
 }

@@ -4,7 +4,7 @@ use brink_host::capabilities::Ability;
 use brink_host::realtime::FifoRefusal;
 use brink_host::realtime::oom_score::OomScore;
 
-use crate::doctor::check::{Check, Subject};
+use crate::doctor::check::{Check, Subject, Trouble};
 use crate::doctor::facts::Facts;
 use crate::doctor::facts::trials::{Fifo, OOM_SCORE};
 use crate::record::text::unsigned;
@@ -62,31 +62,34 @@ fn fifo(facts: &Facts) -> Check {
     )
 }
 
-fn advise(check: Check, refusal: &FifoRefusal, tried: &Fifo, may_move: bool) -> Check {
+const RUN_TIME: &str =
+    "give the group run time: cpu.rt_runtime_us of it and of every group above it";
+
+fn advise(trouble: Trouble, refusal: &FifoRefusal, tried: &Fifo, may_move: bool) -> Check {
     match refusal {
-        FifoRefusal::MissingCapability => check
+        FifoRefusal::MissingCapability => trouble
             .next("give it CAP_SYS_NICE (see rights.capabilities)")
             .next(format!("or in the unit: LimitRTPRIO={}", tried.priority)),
-        FifoRefusal::PriorityLimit { limit, asked } => check
+        FifoRefusal::PriorityLimit { limit, asked } => trouble
             .next(format!("in the unit: LimitRTPRIO={asked}"))
             .next(format!("or ask for no more than is allowed: realtime.priority: {limit}")),
         FifoRefusal::NoGroupRuntime { .. } => match &tried.after_move {
-            Some(Ok(())) => check.run(
+            Some(Ok(())) => trouble.run(
                 "let the guard thread, and no other, move to the root cpu group: it was tried and helps",
                 "brink run --move-guard-to-root-cpu-group true",
             ),
-            Some(Err(why)) if may_move => {
-                check.next(format!("moving to the root cpu group was tried and does not help: {why}"))
-            }
-            Some(Err(why)) => check
+            Some(Err(why)) if may_move => trouble
+                .next(format!("moving to the root cpu group was tried and does not help: {why}"))
+                .next(RUN_TIME),
+            Some(Err(why)) => trouble
                 .next(format!("realtime.moveGuardToRootCpuGroup would not help: {why}"))
-                .next("give the group run time: cpu.rt_runtime_us of it and of every group above it"),
-            None => check.next("give the group run time: cpu.rt_runtime_us of it and of every group above it"),
+                .next(RUN_TIME),
+            None => trouble.next(RUN_TIME),
         },
-        FifoRefusal::UnifiedGroup { .. } => check
+        FifoRefusal::UnifiedGroup { .. } => trouble
             .next("boot with rt_group_sched=0")
             .next("or start the agent in the root group of cgroup v2"),
-        _ => check.next("look for a seccomp filter or a security module that forbids sched_setscheduler"),
+        _ => trouble.next("look for a seccomp filter or a security module that forbids sched_setscheduler"),
     }
 }
 
@@ -122,17 +125,26 @@ fn nice(facts: &Facts) -> Check {
     let Some(why) = &tried.refused else {
         return SUBJECT.ok("granted on trial");
     };
-    let reason = if lacks(facts, Ability::RealTime) {
-        "CAP_SYS_NICE is missing, and RLIMIT_NICE does not allow it"
-    } else if in_user_namespace(facts) {
-        "CAP_SYS_NICE of a user namespace does not count for it"
+    let (reason, remedy) = if in_user_namespace(facts) {
+        (
+            "CAP_SYS_NICE of a user namespace does not count for it",
+            "see rights.namespaces",
+        )
+    } else if lacks(facts, Ability::RealTime) {
+        (
+            "CAP_SYS_NICE is missing, and RLIMIT_NICE does not allow it",
+            "give it CAP_SYS_NICE (see rights.capabilities)",
+        )
     } else {
-        why
+        (
+            why.as_str(),
+            "look for a seccomp filter or a security module that forbids setpriority",
+        )
     };
     SUBJECT
         .warning(format!("refused, so nice stays {}: {reason}", tried.value))
         .follows("without real time and without this, the guard is one of many")
-        .next("give it CAP_SYS_NICE (see rights.capabilities)")
+        .next(remedy)
         .next("or in the unit: Nice=-20")
 }
 
@@ -171,16 +183,21 @@ fn oom_score(facts: &Facts) -> Check {
     const SUBJECT: Subject = Subject("scheduling.oom-score", "OOM score of the agent itself");
     match &facts.trials.oom_score {
         Ok(OomScore::Set(value)) => SUBJECT.ok(format!("oom_score_adj {value} granted on trial")),
-        Ok(OomScore::Kept { current, .. }) => {
+        Ok(OomScore::Kept { current, why }) => {
             let (reason, other) = if in_user_namespace(facts) {
                 (
                     "CAP_SYS_RESOURCE of a user namespace does not count for it",
                     "see rights.namespaces",
                 )
-            } else {
+            } else if lacks(facts, Ability::OomScore) {
                 (
                     "CAP_SYS_RESOURCE is missing",
                     "or give it CAP_SYS_RESOURCE (see rights.capabilities)",
+                )
+            } else {
+                (
+                    why.as_str(),
+                    "or look for a security module that forbids it",
                 )
             };
             SUBJECT

@@ -6,7 +6,7 @@ use brink_core::node::signal::Signal;
 use brink_core::node::threshold::Threshold;
 
 use crate::doctor::advice::check_command;
-use crate::doctor::check::{Check, State, Subject};
+use crate::doctor::check::{Check, Subject};
 use crate::doctor::facts::Facts;
 
 /// Findings that are told; the rest is counted.
@@ -45,7 +45,7 @@ fn thresholds(facts: &Facts) -> Check {
         .collect();
     if !facts.doubts.is_empty() {
         return SUBJECT
-            .several(State::Warning, &facts.doubts, MOST)
+            .warning_of(&facts.doubts, MOST)
             .follows("the kubelet would accept this without a word, and it is hardly meant")
             .run("see all of them", check_command(&facts.sources));
     }

@@ -3,12 +3,14 @@
 use std::io::ErrorKind;
 
 use brink_host::ledger::Found;
+use rustix::io::Errno;
 
 use crate::config::RunMode;
-use crate::doctor::advice::quoted;
-use crate::doctor::check::{Check, Subject};
+use crate::doctor::advice::{past_denial, quoted};
+use crate::doctor::check::{Check, State, Step, Subject, Trouble};
 use crate::doctor::facts::Facts;
-use crate::doctor::facts::state::SocketState;
+use crate::doctor::facts::process::Process;
+use crate::doctor::facts::state::{SocketState, Unwritable};
 use crate::runtime::stop_button::Pressed;
 
 pub(super) fn checks(facts: &Facts) -> Vec<Check> {
@@ -31,10 +33,11 @@ fn folder(facts: &Facts) -> Check {
     let folder = &facts.state.folder;
     let path = folder.path.display();
     if let Err(why) = &folder.writable {
-        return SUBJECT
+        let closed = SUBJECT
             .failed(format!("{path} cannot be written to ({why})"))
-            .follows("the agent does not start")
-            .next("run it as root, or set paths.stateDir to a folder of its user");
+            .follows("the agent does not start");
+        let elsewhere = "set paths.stateDir to a folder of the agent's user";
+        return opened(closed, why, &facts.process, elsewhere);
     }
     if let Some(strangers) = folder.strangers {
         let remedy = strangers.remedy(&folder.path, facts.process.user);
@@ -59,6 +62,24 @@ fn folder(facts: &Facts) -> Check {
     }
 }
 
+/// With what would let it be written to, and another place in its stead.
+fn opened(closed: Trouble, why: &Unwritable, process: &Process, elsewhere: &str) -> Check {
+    let opens = match why {
+        Unwritable::Refused(_, Errno::ACCESS | Errno::PERM) => {
+            Some(past_denial(process, Step::words("run it as root")))
+        }
+        Unwritable::Refused(path, Errno::ROFS) => Some(Step::words(format!(
+            "mount the file system of {} so that it can be written",
+            path.display()
+        ))),
+        Unwritable::NoFolder(path) => {
+            Some(Step::words(format!("make {} a folder", path.display())))
+        }
+        Unwritable::Refused(..) | Unwritable::Folder(_) | Unwritable::Nowhere(_) => None,
+    };
+    closed.steps(opens, Step::words(elsewhere))
+}
+
 fn socket(facts: &Facts) -> Check {
     const SUBJECT: Subject = Subject("state.socket", "socket of the agent");
     let path = facts.state.socket.path.display();
@@ -73,9 +94,12 @@ fn socket(facts: &Facts) -> Check {
         SocketState::Left => SUBJECT.note(format!(
             "{path}: nobody listens; an agent ended without removing it"
         )),
-        SocketState::Forbidden => SUBJECT
-            .unknown(format!("{path}: closed to user {}", facts.process.user))
-            .run("ask as root", "sudo brink status"),
+        SocketState::Forbidden => {
+            let as_root = Step::with_command("ask as root", "sudo brink status");
+            SUBJECT
+                .unknown(format!("{path}: closed to user {}", facts.process.user))
+                .steps([past_denial(&facts.process, as_root)])
+        }
         SocketState::NoSocket => SUBJECT
             .failed(format!("{path}: something else has this name"))
             .follows("the agent cannot listen there")
@@ -151,11 +175,12 @@ fn button(facts: &Facts) -> Check {
         Pressed::Forever => "pressed, until it is lifted".to_owned(),
         Pressed::For(left) => format!("pressed, for another {} s", left.as_secs()),
     };
-    let check = match facts.config.mode {
-        RunMode::Enforce => SUBJECT.warning(found),
-        RunMode::Observe => SUBJECT.note(found),
+    let state = match facts.config.mode {
+        RunMode::Enforce => State::Warning,
+        RunMode::Observe => State::Note,
     };
-    check
+    SUBJECT
+        .trouble(state, found)
         .follows("everything is decided and told, and nothing is killed")
         .run("lift it", "brink resume")
 }
@@ -164,12 +189,14 @@ fn journal(facts: &Facts) -> Option<Check> {
     const SUBJECT: Subject = Subject("state.journal", "journal of inputs");
     let (path, writable) = facts.state.journal.as_ref()?;
     let path = path.display();
-    Some(match writable {
-        Ok(()) => SUBJECT.ok(path.to_string()),
-        Err(why) => SUBJECT
-            .failed(format!("{path} cannot be written ({why})"))
-            .follows("the agent does not start"),
-    })
+    let Err(why) = writable else {
+        return Some(SUBJECT.ok(path.to_string()));
+    };
+    let closed = SUBJECT
+        .failed(format!("{path} cannot be written ({why})"))
+        .follows("the agent does not start");
+    let elsewhere = "set paths.decisionJournal to a file in a folder of the agent's user";
+    Some(opened(closed, why, &facts.process, elsewhere))
 }
 
 /// With less room than this its disk counts as full: a segment is begun with some kilobytes.
@@ -181,10 +208,13 @@ fn event_journal(facts: &Facts) -> Option<Check> {
     let path = journal.path.display();
     let later = "events are not kept over a restart until that is over; nothing else depends on it";
     Some(match (&journal.writable, &journal.room) {
-        (Err(why), _) => SUBJECT
-            .warning(format!("{path} cannot be written to ({why})"))
-            .follows(later)
-            .next("set events.journal.path to a folder of the agent's user"),
+        (Err(why), _) => {
+            let closed = SUBJECT
+                .warning(format!("{path} cannot be written to ({why})"))
+                .follows(later);
+            let elsewhere = "set events.journal.path to a folder of the agent's user";
+            opened(closed, why, &facts.process, elsewhere)
+        }
         (Ok(()), Ok(room)) if *room < FULL => SUBJECT
             .warning(format!("{path}: its disk is full"))
             .follows(later)
@@ -201,10 +231,9 @@ fn event_port(facts: &Facts) -> Option<Check> {
         return Some(SUBJECT.ok(format!("{address}, free")));
     };
     let is_taken = error.kind() == ErrorKind::AddrInUse;
-    let check = if is_taken && facts.state.socket.state == SocketState::Answers {
-        SUBJECT.note(format!(
-            "{address} is in use: by the agent that runs, or by somebody else"
-        ))
+    let trouble = if is_taken && facts.state.socket.state == SocketState::Answers {
+        let found = format!("{address} is in use: by the agent that runs, or by somebody else");
+        SUBJECT.trouble(State::Note, found)
     } else {
         SUBJECT
             .warning(format!("{address} cannot be had ({error})"))
@@ -213,9 +242,9 @@ fn event_port(facts: &Facts) -> Option<Check> {
     let port = address.port();
     let whose = format!("ss -ltnp 'sport = :{port}'");
     Some(if is_taken {
-        check.run("see who has it", whose)
+        trouble.run("see who has it", whose)
     } else {
-        check.next("set events.listen to an address that this machine has")
+        trouble.next("set events.listen to an address that this machine has")
     })
 }
 
@@ -241,6 +270,7 @@ fn hooks(facts: &Facts) -> Option<Check> {
     Some(
         SUBJECT
             .failed(bad.join("; "))
-            .follows("it is called in vain; kills do not wait for it"),
+            .follows("it is called in vain; kills do not wait for it")
+            .next("name a program that is there and may be executed, by its absolute path (hooks.beforeKill, hooks.afterKill)"),
     )
 }

@@ -4,7 +4,7 @@ use brink_core::node::workload::{PreferenceBy, Protection, Workload};
 
 use super::{count, some};
 use crate::config::{NodeScope, RunMode};
-use crate::doctor::check::{Check, Subject};
+use crate::doctor::check::{Check, State, Step, Subject};
 use crate::doctor::facts::Facts;
 use crate::doctor::facts::workloads::{Bound, Daemon, Manifests};
 
@@ -19,7 +19,10 @@ pub(super) fn checks(facts: &Facts) -> Vec<Check> {
         Some(Err(why)) => checks.push(
             MANIFESTS
                 .failed(why.clone())
-                .follows("no pod of it is known"),
+                .follows("no pod of it is known")
+                .next(
+                    "name a folder that is there and may be read: workloads: {manifests: FOLDER}",
+                ),
         ),
         None => {}
     }
@@ -50,6 +53,8 @@ fn bound(facts: &Facts) -> Check {
             SUBJECT
                 .warning(found)
                 .follows("what cannot be opened is not watched over")
+                .next("hand the memory controller on to groups that lack it (memory in cgroup.subtree_control of the one above)")
+                .run("see what runs in the others", "systemd-cgls")
         };
     }
     let missed = missed(facts).filter(|_| all.is_empty());
@@ -57,27 +62,26 @@ fn bound(facts: &Facts) -> Check {
         Some(missed) => format!("{found}: {missed}"),
         None => found,
     };
-    let check = match facts.config.mode {
-        RunMode::Enforce => SUBJECT.warning(found),
-        RunMode::Observe => SUBJECT.note(found),
+    let state = match facts.config.mode {
+        RunMode::Enforce => State::Warning,
+        RunMode::Observe => State::Note,
     };
-    let mut check = check.follows(
+    let nobody = SUBJECT.trouble(state, found).follows(
         "when a threshold is met there is nobody to evict, and the kernel's OOM killer is left",
     );
+    let has_folder = facts.config.workloads.manifests.is_some();
+    let folder = (!has_folder).then(|| {
+        Step::words("name a folder of pod manifests: workloads: {manifests: /etc/brink/manifests}")
+    });
     if missed.is_some() {
-        check = check
+        nobody
             .next("correct the globs, or start what they name")
-            .run("see which groups there are", "systemd-cgls");
+            .run("see which groups there are", "systemd-cgls")
+            .steps(folder)
+    } else {
+        let groups = "name control groups: workloads: {cgroups: [{glob: /system.slice/*.service}]}";
+        nobody.steps(folder, Step::words(groups))
     }
-    if facts.config.workloads.manifests.is_none() {
-        check = check
-            .next("name a folder of pod manifests: workloads: {manifests: /etc/brink/manifests}");
-    }
-    if missed.is_none() {
-        check = check
-            .next("name control groups: workloads: {cgroups: [{glob: /system.slice/*.service}]}");
-    }
-    check
 }
 
 /// What is said of control groups that are named where none of them is there; nothing where none is named.
@@ -166,7 +170,8 @@ fn manifests(read: &Manifests) -> Check {
     if !read.faults.is_empty() {
         return MANIFESTS
             .failed(format!("{pods} read; {}", some(&read.faults, MOST)))
-            .follows("the pods of those files are not watched over");
+            .follows("the pods of those files are not watched over")
+            .next("correct these files, or take them out of the folder");
     }
     if !read.doubts.is_empty() {
         return MANIFESTS.note(format!("{pods} read; {}", some(&read.doubts, MOST)));

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use brink_host::HostError;
 use brink_host::cgroup::{Controller, Hierarchy, Layout, Version};
 
 use super::source::{Known, known};
@@ -15,8 +16,8 @@ use crate::guard::pods::PodsGroup;
 pub struct Cgroups {
     /// Which hierarchy holds what.
     pub layout: Known<Layout>,
-    /// Whether it is known that no control groups are mounted.
-    pub is_unmounted: bool,
+    /// What keeps it from being known, where it is not.
+    pub obstacle: Option<Obstacle>,
     /// Controllers that the v2 root hands on to the groups below it; none where there is no v2 tree.
     pub handed_on: Option<Known<Vec<Controller>>>,
     /// Whether a v2 group has `cgroup.kill`; none where no v2 group is to be seen.
@@ -29,6 +30,28 @@ pub struct Cgroups {
     pub pods_are_sought: bool,
     /// Others in which a kubelet may have its pods, and that are not taken.
     pub other_pods: Vec<String>,
+}
+
+/// What keeps a layout from being known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Obstacle {
+    /// No control groups are mounted.
+    Unmounted,
+    /// They are mounted from above our cgroup namespace, and nothing says which is ours.
+    OtherNamespace,
+    /// A file that tells of them cannot be read.
+    Unread,
+}
+
+impl Obstacle {
+    /// Which it is, by the error.
+    pub const fn of(error: &HostError) -> Self {
+        match error {
+            HostError::Unsupported { .. } => Self::Unmounted,
+            HostError::OtherNamespace { .. } => Self::OtherNamespace,
+            _ => Self::Unread,
+        }
+    }
 }
 
 /// A group that the configuration names, or a kubelet's.
@@ -48,7 +71,7 @@ impl Cgroups {
         root: &Path,
         config: &AgentConfig,
         layout: Known<Layout>,
-        is_unmounted: bool,
+        obstacle: Option<Obstacle>,
     ) -> Self {
         let plan = node_plan(config);
         let unified = layout.as_ref().ok().and_then(Layout::unified);
@@ -75,7 +98,7 @@ impl Cgroups {
         });
         Self {
             handed_on: unified.map(|unified| handed_on(unified, "/")),
-            is_unmounted,
+            obstacle,
             kill_file: unified.and_then(has_kill_file),
             node,
             pods,

@@ -16,7 +16,6 @@ pub mod workloads;
 
 use std::path::Path;
 
-use brink_host::HostError;
 use brink_host::cgroup::Layout;
 use brink_host::probe;
 
@@ -25,7 +24,7 @@ pub use trials::Trials;
 
 use crate::config::{AgentConfig, Checked, Sources};
 use crate::equip::node_plan;
-use cgroups::Cgroups;
+use cgroups::{Cgroups, Obstacle};
 use crossings::Crossings;
 use disks::Disks;
 use kernel::Kernel;
@@ -90,7 +89,7 @@ impl Facts {
         let root = config.paths.root.as_path();
         let kernel = Kernel::read(root);
         let layout = Layout::detect(root);
-        let is_unmounted = matches!(layout, Err(HostError::Unsupported { .. }));
+        let obstacle = layout.as_ref().err().map(Obstacle::of);
         let layout = known(layout);
         let trials = try_out(Ground {
             root,
@@ -111,7 +110,7 @@ impl Facts {
             disks: Disks::read(root, config),
             state: StateFiles::read(root, config),
             crossings: Crossings::of(config, now),
-            cgroups: Cgroups::read(root, config, layout, is_unmounted),
+            cgroups: Cgroups::read(root, config, layout, obstacle),
             kernel,
             doubts: checked.warnings.iter().map(ToString::to_string).collect(),
             sources: checked.sources.clone(),

@@ -11,6 +11,7 @@ use brink_host::clock::BootId;
 use brink_host::ledger::{Found, Ledger};
 use brink_host::lock::holder_of;
 use rustix::fs::{Access, AtFlags, CWD, StatVfsMountFlags, accessat, statfs, statvfs};
+use rustix::io::Errno;
 
 use super::source::{Known, known};
 use crate::config::AgentConfig;
@@ -41,14 +42,43 @@ pub struct StateFiles {
     pub enforcer: Known<Option<i32>>,
     /// The stop button.
     pub button: Known<Pressed>,
-    /// Whether the folder of the journal can be written to; none without a journal.
-    pub journal: Option<(PathBuf, Known<()>)>,
+    /// Whether the journal can be written to; none without a journal.
+    pub journal: Option<(PathBuf, Writable)>,
     /// The folder of the event journal; none where none is to be kept.
     pub event_journal: Option<JournalPlace>,
     /// Where events are to be served on loopback, and why nobody could listen there now.
     pub event_port: Option<(SocketAddr, io::Result<()>)>,
     /// Each configured hook, and why it cannot be run if so.
     pub hooks: Vec<(&'static str, PathBuf, Known<()>)>,
+}
+
+/// Whether a file or folder can be written to, or made where it is missing.
+pub type Writable = Result<(), Unwritable>;
+
+/// Why it cannot be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unwritable {
+    /// No part of its path is there.
+    Nowhere(PathBuf),
+    /// This is to be a folder, and is none.
+    NoFolder(PathBuf),
+    /// This is to be a file, and is a folder.
+    Folder(PathBuf),
+    /// The kernel's answer on this, the nearest part that is there.
+    Refused(PathBuf, Errno),
+}
+
+impl fmt::Display for Unwritable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nowhere(path) => write!(f, "no part of {} is there", path.display()),
+            Self::NoFolder(path) => write!(f, "{} is no folder", path.display()),
+            Self::Folder(path) => write!(f, "{} is a folder", path.display()),
+            Self::Refused(path, errno) => {
+                write!(f, "{}: {}", path.display(), io::Error::from(*errno))
+            }
+        }
+    }
 }
 
 /// The agent's folder.
@@ -59,7 +89,7 @@ pub struct Folder {
     /// Whether it is there already.
     pub exists: bool,
     /// Why it cannot be written to, or made.
-    pub writable: Known<()>,
+    pub writable: Writable,
     /// Who else may write to it.
     pub strangers: Option<Strangers>,
     /// Whether it is in memory, so that writing to it never waits for a disk.
@@ -72,7 +102,7 @@ pub struct JournalPlace {
     /// The folder.
     pub path: PathBuf,
     /// Why it cannot be written to, or made.
-    pub writable: Known<()>,
+    pub writable: Writable,
     /// What its disk has left, in bytes.
     pub room: Known<u64>,
 }
@@ -238,7 +268,10 @@ fn socket_state(path: &Path, patience: Duration) -> SocketState {
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let made = path.parent().map_or(Ok(()), folder_or_makeable);
-            return made.map_or_else(SocketState::Impossible, |()| SocketState::Absent);
+            return match made {
+                Ok(()) => SocketState::Absent,
+                Err(why) => SocketState::Impossible(why.to_string()),
+            };
         }
         Err(error) => return SocketState::Impossible(error.to_string()),
     }
@@ -259,10 +292,10 @@ fn nearest(path: &Path) -> Option<&Path> {
 }
 
 /// Whether a file or folder can be written to, or made where it is missing.
-fn writable_or_makeable(path: &Path) -> Known<()> {
-    let there = nearest(path).ok_or_else(|| format!("no part of {} is there", path.display()))?;
+fn writable_or_makeable(path: &Path) -> Writable {
+    let there = nearest(path).ok_or_else(|| Unwritable::Nowhere(path.to_owned()))?;
     if there != path && !there.is_dir() {
-        return Err(format!("{} is no folder", there.display()));
+        return Err(Unwritable::NoFolder(there.to_owned()));
     }
     let wanted = if there.is_dir() {
         Access::WRITE_OK | Access::EXEC_OK
@@ -270,25 +303,25 @@ fn writable_or_makeable(path: &Path) -> Known<()> {
         Access::WRITE_OK
     };
     accessat(CWD, there, wanted, AtFlags::EACCESS)
-        .map_err(|errno| format!("{}: {}", there.display(), io::Error::from(errno)))
+        .map_err(|errno| Unwritable::Refused(there.to_owned(), errno))
 }
 
 /// Whether a folder can be written to, or made where it is missing.
-fn folder_or_makeable(path: &Path) -> Known<()> {
+fn folder_or_makeable(path: &Path) -> Writable {
     if nearest(path) == Some(path) && !path.is_dir() {
-        return Err(format!("{} is no folder", path.display()));
+        return Err(Unwritable::NoFolder(path.to_owned()));
     }
     writable_or_makeable(path)
 }
 
 /// Whether a journal can be begun here: its folder is not made for it.
-fn journal_place(path: &Path) -> Known<()> {
+fn journal_place(path: &Path) -> Writable {
     if path.is_dir() {
-        return Err(format!("{} is a folder", path.display()));
+        return Err(Unwritable::Folder(path.to_owned()));
     }
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => {
-            Err(format!("{} is no folder", folder.display()))
+            Err(Unwritable::NoFolder(folder.to_owned()))
         }
         _ => writable_or_makeable(path),
     }
@@ -378,14 +411,15 @@ mod tests {
         assert!(!found.exists && found.writable.is_ok(), "{found:?}");
         std::fs::write(folder.path().join("a"), "a file").unwrap();
         let found = Folder::look(&inside);
-        let why = found.writable.unwrap_err();
-        assert!(why.ends_with("is no folder"), "{why}");
-        assert!(!inside.exists());
         let file = folder.path().join("a");
+        let no_folder = Err(Unwritable::NoFolder(file.clone()));
+        assert_eq!(found.writable, no_folder);
+        assert!(!inside.exists());
         let found = Folder::look(&file);
+        assert_eq!(found.writable, no_folder);
+        assert_eq!(JournalPlace::look(&file).writable, no_folder);
         let why = format!("{} is no folder", file.display());
-        assert_eq!(found.writable, Err(why.clone()));
-        assert_eq!(JournalPlace::look(&file).writable, Err(why.clone()));
+        assert_eq!(found.writable.unwrap_err().to_string(), why);
         assert_eq!(button(&file), Err(why), "nobody can have pressed it");
     }
 
@@ -425,8 +459,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let place = |name: &str| journal_place(&folder.path().join(name));
         assert_eq!(place("journal"), Ok(()));
-        assert!(place("").unwrap_err().ends_with("is a folder"));
-        assert!(place("none/journal").unwrap_err().ends_with("is no folder"));
+        let is_folder = Unwritable::Folder(folder.path().join(""));
+        assert_eq!(place(""), Err(is_folder));
+        let no_folder = Unwritable::NoFolder(folder.path().join("none"));
+        assert_eq!(place("none/journal"), Err(no_folder));
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! What the kubelet's files and flags come to, as far as it matters here.
 
-use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use brink_core::base::Quantity;
 use brink_core::node::policy::{Capacities, Draft};
@@ -11,6 +10,7 @@ use brink_core::node::threshold::Threshold;
 use brink_host::meminfo::MeminfoReader;
 use brink_host::pid_limits::PidLimits;
 use rustix::fs::{Access, AtFlags, CWD, accessat, statvfs};
+use rustix::io::Errno;
 
 use super::super::source::under;
 use super::{Files, flags};
@@ -73,8 +73,8 @@ impl Reserved {
 /// Why the kubelet's settings are not known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unsettled {
-    /// We cannot read its files, though it could.
-    Unread(String),
+    /// We cannot read this file or folder of its, though it could.
+    Unread(PathBuf, Errno),
     /// A kubelet would refuse them, one sentence each.
     Refused(Vec<String>),
 }
@@ -104,8 +104,8 @@ pub(super) fn read(
     if files.is_none() && arguments.is_empty() {
         return None;
     }
-    if let Some(why) = files.and_then(unread) {
-        return Some(Err(Unsettled::Unread(why)));
+    if let Some((path, errno)) = files.and_then(unread) {
+        return Some(Err(Unsettled::Unread(path, errno)));
     }
     let (mut origins, mut report) = (Origins::default(), Report::default());
     let file = files.and_then(|files| files.file.as_deref());
@@ -152,13 +152,13 @@ pub(super) fn read(
 }
 
 /// Why we cannot read them, if so.
-fn unread(files: &Files) -> Option<String> {
+fn unread(files: &Files) -> Option<(PathBuf, Errno)> {
     let file = files.file.iter().map(|path| (path, Access::READ_OK));
     let folder = files.folder.iter();
     let folder = folder.map(|path| (path, Access::READ_OK | Access::EXEC_OK));
     file.chain(folder).find_map(|(path, wanted)| {
         let errno = accessat(CWD, path, wanted, AtFlags::EACCESS).err()?;
-        Some(format!("{}: {}", path.display(), io::Error::from(errno)))
+        Some((path.clone(), errno))
     })
 }
 
