@@ -116,11 +116,9 @@ impl Scene {
         self.books.answers_in(short.before, short.after) || decided.any(|at| within.contains(&at))
     }
 
-    /// How much of a time is left after the last excuse in it.
+    /// The longest part of a time in which somebody could have answered.
     fn unexcused(&self, since: i64, until: i64) -> i64 {
-        let excuses = self.excused.iter();
-        let over = excuses.filter(|(begin, end)| *begin <= until && *end >= since);
-        until - over.map(|(_, end)| *end).fold(since, i64::max)
+        longest_outside(&self.excused, since, until)
     }
 
     /// Tells the runner how many shortages nobody can say of whether they had to be answered.
@@ -181,4 +179,30 @@ impl Scene {
         }
         doubts
     }
+}
+
+/// The longest part of a time that is outside of all these.
+fn longest_outside(excuses: &[(i64, i64)], since: i64, until: i64) -> i64 {
+    let mut excuses = excuses.to_vec();
+    excuses.sort_unstable();
+    let (mut from, mut longest) = (since, 0);
+    for (begin, end) in excuses {
+        longest = longest.max(begin.min(until) - from);
+        from = from.max(end);
+    }
+    longest.max(until - from)
+}
+
+#[test]
+fn an_excuse_is_one_for_its_own_time_alone() {
+    let check = |excuses: &[(i64, i64)], expected| {
+        assert_eq!(longest_outside(excuses, 100, 200), expected, "{excuses:?}");
+    };
+    check(&[], 100);
+    check(&[(0, 90), (210, 300)], 100);
+    check(&[(160, 300)], 60);
+    check(&[(0, 170)], 30);
+    check(&[(150, 160), (110, 120)], 40);
+    check(&[(110, 190), (120, 130)], 10);
+    check(&[(0, 300)], 0);
 }

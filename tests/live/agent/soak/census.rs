@@ -12,10 +12,12 @@ use brink_tests::wait_until;
 use super::churn::VISITORS_HOME;
 
 /// Memory of its own may grow by so much: the newest events (2 MiB) and 256 decisions (some 10 KiB each) are kept, and what
-/// was freed between them is up to 2 MiB in pieces; the rest is touched for the first time.
-const GROWTH_KIB: u64 = 8 << 10;
+/// was freed between them is up to 2 MiB in pieces; the rest is touched for the first time, or taken for a moment.
+const GROWTH_KIB: u64 = 10 << 10;
 /// By so much more where the journal of events finds no room: what waits for it.
 const WAITING_KIB: u64 = 8 << 10;
+/// By so much once all of that is there: pieces, and what is taken for a moment.
+const LATER_KIB: u64 = 3 << 10;
 /// Other people's groups on the machine come and go too.
 const OTHERS: usize = 16;
 /// How long what is on its way out may take.
@@ -28,8 +30,8 @@ type Metered = HashMap<MapData, u64, [u8; size_of::<CgroupMeter>()]>;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Census {
     memory: Memory,
-    /// What waits for room on the disk of the journal.
-    waiting_kib: u64,
+    /// How much more memory it may come to.
+    growth_kib: u64,
     /// By what they are open on, numbers left out.
     descriptors: BTreeMap<String, usize>,
     threads: BTreeMap<String, usize>,
@@ -43,7 +45,7 @@ impl Census {
     pub(super) fn of(pid: u32) -> Self {
         let mut census = Self {
             memory: Memory::of(pid),
-            waiting_kib: 0,
+            growth_kib: GROWTH_KIB,
             ..Self::default()
         };
         for entry in entries(pid, "fd") {
@@ -87,7 +89,7 @@ impl Census {
         if !new.is_empty() {
             grown.push(format!("of BPF: {new:?}"));
         }
-        if self.memory.own_kib > before.memory.own_kib + GROWTH_KIB + before.waiting_kib {
+        if self.memory.own_kib > before.memory.own_kib + before.growth_kib {
             grown.push(format!("{}, and now {}", before.memory, self.memory));
         }
         if self.metered > before.metered.map(|before| before + OTHERS) {
@@ -101,7 +103,12 @@ impl Census {
 
     /// From here on the journal of events may find no room.
     pub(super) fn may_wait(&mut self) {
-        self.waiting_kib = WAITING_KIB;
+        self.growth_kib = GROWTH_KIB + WAITING_KIB;
+    }
+
+    /// From here on it keeps nothing more than it has.
+    pub(super) fn has_all(&mut self) {
+        self.growth_kib = LATER_KIB;
     }
 
     /// Holds a process to what it held before, once what is on its way out is out.
@@ -173,6 +180,12 @@ impl Memory {
             own_kib: kib("Pss_Anon:") + kib("Pss_Shmem:") + kib("SwapPss:"),
             resident_kib: kib("Rss:"),
         }
+    }
+}
+
+impl fmt::Display for Census {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.memory.fmt(f)
     }
 }
 

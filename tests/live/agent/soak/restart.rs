@@ -9,14 +9,16 @@ use brink_tests::{Chance, wait_until};
 use rustix::process::Signal;
 
 use super::scene::{HARD, NODE, Scene, ids_left};
+use super::truth::now;
 use crate::support::{MIB, PATIENCE, gone_after, lives, runs};
 
 /// Kills the agent at a moment of a leak, and starts another one, which must end it.
 pub(super) fn kill_in_a_leak(scene: &mut Scene, after: Duration) {
     let leak = scene.node.load(scene.leaker, Load::Anon, (NODE - 80) * MIB);
     sleep(after);
+    let killed = now();
     scene.node.stop(Signal::KILL);
-    scene.restarted(&leak);
+    scene.restarted(&leak, killed);
 }
 
 #[test]
