@@ -43,8 +43,8 @@ pub enum DoubtKind {
     ReclaimWithoutThreshold,
     /// A longest grace below zero, which the kubelet takes as it is.
     NegativeMaxGrace,
-    /// A transition period below zero, which the kubelet takes as it is.
-    NegativeTransition,
+    /// A transition period of zero, which only a flag can say, or below, which the kubelet takes as it is.
+    NoTransition,
     /// A containerfs threshold; the one derived from the layout replaces it.
     ContainerfsReplaced,
 }
@@ -179,12 +179,12 @@ impl Doubts<'_> {
 
     fn about_transition(&mut self) {
         let written = self.draft.eviction_pressure_transition_period.as_deref();
-        let is_negative = |text: &&str| text.parse().is_ok_and(|period: Span| period < Span::ZERO);
-        if let Some(written) = written.filter(is_negative) {
+        let is_none = |text: &&str| text.parse().is_ok_and(|period: Span| period <= Span::ZERO);
+        if let Some(written) = written.filter(is_none) {
             self.push(Doubt {
                 path: "evictionPressureTransitionPeriod".into(),
                 written: written.to_string(),
-                kind: DoubtKind::NegativeTransition,
+                kind: DoubtKind::NoTransition,
             });
         }
     }
@@ -309,8 +309,8 @@ impl fmt::Display for DoubtKind {
                 "below zero, so a soft eviction grants one second, with the kubelet too; 0 grants the \
                  pod's own grace"
             }
-            Self::NegativeTransition => {
-                "below zero, which counts as 0, with the kubelet too: no condition is ever reported"
+            Self::NoTransition => {
+                "no time above zero: no condition is ever reported, by the kubelet neither"
             }
             Self::ContainerfsReplaced => {
                 "containerfs thresholds are replaced by those of the filesystem it lives on"

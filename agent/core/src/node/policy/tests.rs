@@ -360,12 +360,10 @@ fn doubts_about_periods() {
         eviction_pressure_transition_period: Some(period.into()),
         ..Draft::default()
     };
-    let negative = [(
-        "evictionPressureTransitionPeriod",
-        DoubtKind::NegativeTransition,
-    )];
-    check_doubts(&transition("-1ns"), None, &negative);
-    check_doubts(&transition("0s"), None, &[]);
+    let none = [("evictionPressureTransitionPeriod", DoubtKind::NoTransition)];
+    check_doubts(&transition("-1ns"), None, &none);
+    check_doubts(&transition("0s"), None, &none);
+    check_doubts(&transition("1ns"), None, &[]);
     let lonely = Draft {
         headroom_soft_grace_period: Some("1m".into()),
         ..Draft::default()
