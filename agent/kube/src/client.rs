@@ -17,14 +17,12 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
 mod credentials;
-mod file;
-mod kubeconfig;
-mod plugin;
+pub mod file;
+pub mod kubeconfig;
+pub mod plugin;
 
 pub use credentials::Fault;
 use credentials::Prepared;
-pub use file::FileError;
-pub use plugin::PluginError;
 
 /// A server that does not take the connection within this is away.
 const CONNECT: Duration = Duration::from_secs(5);

@@ -46,7 +46,7 @@ fn write(folder: &Scratch, files: &Bundle<'_>, bytes: &[u8]) -> Sources {
     for (name, bytes) in files.below("kubelet.d/") {
         folder.write(&format!("kubelet.d/{name}"), bytes);
     }
-    // No input names a file of the machine that runs this.
+    // No input names a file of this machine that is read as a configuration. Whether a folder that one names is there is looked at.
     let names_files = bytes.windows(7).any(|word| word == b"kubelet");
     if names_files || files.get("kubelet").is_some() {
         let kubelet = folder.write("kubelet", files.get("kubelet").unwrap_or_default());

@@ -1,5 +1,6 @@
 //! The entry points themselves, by what is read.
 
+pub(crate) mod access;
 pub(crate) mod cgroup;
 pub(crate) mod cluster;
 pub(crate) mod config;

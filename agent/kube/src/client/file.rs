@@ -44,7 +44,10 @@ pub(super) fn bytes_of(path: &Path) -> Result<Vec<u8>, FileError> {
 }
 
 /// What a file has as a text: in UTF-8, or in UTF-16 with a mark of its order at the start.
-pub(super) fn text(bytes: &[u8]) -> Result<String, FileError> {
+///
+/// # Errors
+/// When it is none.
+pub fn text(bytes: &[u8]) -> Result<String, FileError> {
     match bytes {
         [0xff, 0xfe, rest @ ..] => utf16(rest, u16::from_le_bytes),
         [0xfe, 0xff, rest @ ..] => utf16(rest, u16::from_be_bytes),

@@ -6,15 +6,20 @@ use kube::config::Kubeconfig;
 
 use super::ConnectError;
 use super::credentials::Fault;
-use super::file;
+use super::file::{self, FileError};
 
 /// Reads a kubeconfig. What it names by a relative path is looked for beside it, as kubectl does.
 pub(super) fn read(path: &Path) -> Result<Kubeconfig, ConnectError> {
-    let text = file::bytes_of(path).and_then(|bytes| file::text(&bytes));
-    let text = text.map_err(|error| ConnectError::Unusable {
-        by: format!("the kubeconfig {}", path.display()),
-        fault: Fault::Itself(error),
-    })?;
+    let bytes = file::bytes_of(path).map_err(|error| unusable(path, error))?;
+    parse(&bytes, path)
+}
+
+/// A kubeconfig as its file has it: no file is looked at, and no program is run, whatever it names.
+///
+/// # Errors
+/// [`ConnectError`], with the path.
+pub fn parse(bytes: &[u8], path: &Path) -> Result<Kubeconfig, ConnectError> {
+    let text = file::text(bytes).map_err(|error| unusable(path, error))?;
     // Documents of one file count like files one after another.
     let parsed = Kubeconfig::from_yaml(&text);
     let mut kubeconfig = parsed.map_err(|source| ConnectError::Kubeconfig {
@@ -25,6 +30,13 @@ pub(super) fn read(path: &Path) -> Result<Kubeconfig, ConnectError> {
         make_absolute(&mut kubeconfig, folder);
     }
     Ok(kubeconfig)
+}
+
+fn unusable(path: &Path, error: FileError) -> ConnectError {
+    ConnectError::Unusable {
+        by: format!("the kubeconfig {}", path.display()),
+        fault: Fault::Itself(error),
+    }
 }
 
 fn make_absolute(kubeconfig: &mut Kubeconfig, folder: &Path) {

@@ -10,9 +10,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use jiff::fmt::temporal::Pieces;
 use kube::config::{ExecAuthCluster, ExecConfig, ExecInteractiveMode, Kubeconfig};
 use rustix::process::{Pid, Signal, kill_process_group, setpriority_process};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use tracing::debug;
 
 /// The longest answer that is read, in bytes: certificates and their keys have a few thousand.
@@ -23,16 +25,34 @@ const LOOK: Duration = Duration::from_millis(5);
 /// What a plugin says of who asks.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(super) struct Credential {
+pub struct Credential {
     /// The bearer's token.
-    pub(super) token: Option<String>,
+    pub token: Option<String>,
     /// A certificate, as PEM.
-    pub(super) client_certificate_data: Option<String>,
+    pub client_certificate_data: Option<String>,
     /// Its key, as PEM.
-    pub(super) client_key_data: Option<String>,
+    pub client_key_data: Option<String>,
     /// Until when they hold, where it says so.
-    #[serde(rename = "expirationTimestamp")]
-    pub(super) valid_until: Option<Timestamp>,
+    #[serde(rename = "expirationTimestamp", deserialize_with = "expiry")]
+    pub valid_until: Option<Timestamp>,
+}
+
+/// What stands for never: its last day is later than can be counted with.
+const NEVER: i16 = 9999;
+
+fn expiry<'de, D: Deserializer<'de>>(said: D) -> Result<Option<Timestamp>, D::Error> {
+    let Some(text) = Option::<String>::deserialize(said)? else {
+        return Ok(None);
+    };
+    let is_never = || {
+        let found = Pieces::parse(&text);
+        found.is_ok_and(|found| found.date().year() == NEVER && found.offset().is_some())
+    };
+    match text.parse() {
+        Ok(at) => Ok(Some(at)),
+        Err(_) if is_never() => Ok(None),
+        Err(error) => Err(D::Error::custom(error)),
+    }
 }
 
 /// Why a plugin has said nothing of use.
@@ -236,7 +256,11 @@ fn end(child: &mut Child) {
     let _status = child.wait();
 }
 
-fn understand(said: &[u8]) -> Result<Credential, PluginError> {
+/// Who asks, as a plugin that has ended well says.
+///
+/// # Errors
+/// When it says something else, or nothing of use.
+pub fn understand(said: &[u8]) -> Result<Credential, PluginError> {
     let text = str::from_utf8(said).map_err(|_| PluginError::NotUnderstood)?;
     // It may be YAML, as for kubectl. What is none of a kubeconfig's stays as it is when one is read.
     let answer = Kubeconfig::from_yaml(text).map_err(|_| PluginError::NotUnderstood)?;

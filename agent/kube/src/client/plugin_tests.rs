@@ -47,6 +47,11 @@ fn an_answer_is_read_as_json_and_as_yaml() {
     for text in [json, yaml] {
         assert_eq!(understand(text.as_bytes()).unwrap(), expected, "{text}");
     }
+    for never in ["\"9999-12-31T23:59:59Z\"", "null"] {
+        let text = format!("{{\"status\":{{\"token\":\"a\",\"expirationTimestamp\":{never}}}}}");
+        let found = understand(text.as_bytes()).unwrap();
+        assert_eq!(found.valid_until, None, "{text}");
+    }
     for text in [
         "",
         "7",
