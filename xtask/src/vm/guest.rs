@@ -6,7 +6,6 @@ use std::{
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{self, Command, Stdio},
-    thread::sleep,
     time::{Duration, Instant},
 };
 
@@ -22,6 +21,7 @@ use super::{
     boot::Boot,
     choice,
     cpio::{self, Data, Entry},
+    disk,
     image::MODULES,
     job::{ANSWER, Answer, Cgroup, JOB, Job, Program},
 };
@@ -41,14 +41,12 @@ use crate::{
 const OUT: &str = "/out";
 /// Where the programs' output goes; the kernel's own goes to the first port.
 const OUTPUT: &str = "/dev/ttyS1";
-/// The begin of the serial number of the disk that files go back on.
+/// The serial number of the disk that files go back on.
 const DISK: &str = "out";
-/// The begin of the serial number of the disk for our own use.
+/// The serial number of the disk for our own use.
 const SCRATCH: &str = "scratch";
 /// Where that is mounted, and what is temporary goes.
 pub(super) const TEMPORARY: &str = "/scratch";
-/// Longest wait for a disk: its controller is looked for while we run already.
-const DISK_DEADLINE: Duration = Duration::from_mins(1);
 /// The controllers of version 1, each with a hierarchy of its own.
 const CONTROLLERS: [(&str, &CStr); 4] = [
     ("memory", c"memory"),
@@ -297,7 +295,7 @@ fn load_modules(release: &str) -> anyhow::Result<()> {
 
 /// A file system on a disk, for everything temporary.
 fn make_scratch() -> anyhow::Result<()> {
-    let disk = disk(SCRATCH)?;
+    let disk = disk::by_serial(SCRATCH)?;
     let mut mke2fs = Command::new("/bin/mke2fs");
     let made = mke2fs.arg(&disk).stdout(Stdio::null()).status();
     if !made.context("mke2fs")?.success() {
@@ -351,7 +349,7 @@ fn deliver(answer: &Answer) -> anyhow::Result<()> {
     }
     let answer = Data::Bytes(serde_json::to_vec(answer)?);
     entries.push(Entry::new(ANSWER, 0o644, answer));
-    let path = disk(DISK)?;
+    let path = disk::by_serial(DISK)?;
     let mut archive = Vec::new();
     cpio::write(&mut archive, &entries)?;
     let write = || {
@@ -360,21 +358,4 @@ fn deliver(answer: &Answer) -> anyhow::Result<()> {
         disk.sync_all()
     };
     write().with_context(|| format!("writing to {}", path.display()))
-}
-
-/// A disk by the begin of its serial number: disks come in any order.
-fn disk(name: &str) -> anyhow::Result<PathBuf> {
-    let began = Instant::now();
-    while began.elapsed() < DISK_DEADLINE {
-        for entry in fs::read_dir("/sys/block").context("/sys/block")?.flatten() {
-            let device = Path::new("/dev").join(entry.file_name());
-            let serial = fs::read_to_string(entry.path().join("device/serial")).unwrap_or_default();
-            // With more than one path to a disk a second entry has its number, and no device.
-            if serial.starts_with(name) && device.exists() {
-                return Ok(device);
-            }
-        }
-        sleep(Duration::from_millis(50));
-    }
-    bail!("no disk with the serial number `{name}`");
 }

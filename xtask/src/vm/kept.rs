@@ -19,6 +19,7 @@ use super::{
 use crate::{
     test::{
         Report,
+        libtest::Skip,
         live::{Listed, TIME_OVER},
     },
     when::When,
@@ -120,7 +121,7 @@ impl Found {
     }
 
     /// What a report says takes the place of what was known; what it had no time for stays, and so does that a test was
-    /// unsteady or has failed: it has held only when it was run again.
+    /// unsteady or has failed: it has held only when it was run again, and a skip says nothing of it.
     fn take(&mut self, boot: Boot, report: &Report, when: &When) {
         let has_failed =
             |known: &Known| matches!(known.outcome, Outcome::Unsteady | Outcome::Failed);
@@ -151,7 +152,10 @@ impl Found {
             for test in &of.failures {
                 know(suite, test, Outcome::Failed, Vec::new());
             }
-            for skip in of.skipped.iter().filter(|skip| skip.reason != TIME_OVER) {
+            let says_something = |skip: &&Skip| {
+                skip.reason != TIME_OVER && !before.contains(&key(boot, suite, &skip.test))
+            };
+            for skip in of.skipped.iter().filter(says_something) {
                 let outcome = Outcome::Skipped(skip.reason.clone());
                 know(suite, &skip.test, outcome, Vec::new());
             }

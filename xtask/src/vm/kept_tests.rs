@@ -98,6 +98,10 @@ fn a_run_of_some_renews_those_and_leaves_the_others() {
         ]
     );
 
+    let skipped = answer("6.1.1", ran(&[], &[], &[("c", "no zram")]));
+    let found = keep(Ok(&skipped), "2026-01-03");
+    assert_eq!(found.counts(), [3, 1, 0, 1], "a skip takes nothing back");
+
     let died = Fault::Died("panic\nand more".to_owned());
     let found = keep(Err(&died), "2026-01-03");
     assert_eq!(

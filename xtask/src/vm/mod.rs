@@ -5,6 +5,7 @@ mod choice;
 mod claims;
 mod cpio;
 mod dealt;
+pub(crate) mod disk;
 #[cfg(feature = "bench")]
 pub(crate) mod errand;
 mod filesystems;

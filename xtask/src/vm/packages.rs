@@ -1,4 +1,6 @@
 //! What apt says of packages: their digests, what they depend on, and what it would install.
+use std::cmp::Reverse;
+
 use serde::{Deserialize, Serialize};
 
 /// One package of the archive, exactly.
@@ -65,9 +67,11 @@ pub(super) fn to_install(simulation: &str) -> Vec<String> {
     lines.filter_map(one).collect()
 }
 
-/// Of names with a version inside them, the one whose version is the highest.
-pub(super) fn newest<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    names.into_iter().max_by_key(|name| numbers(name))
+/// Names with a version inside them, the highest version first.
+pub(super) fn newest_first<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut names: Vec<&str> = names.into_iter().collect();
+    names.sort_by_cached_key(|name| Reverse(numbers(name)));
+    names
 }
 
 /// The numbers of a name, in their order: `linux-image-6.1.0-50-cloud-amd64` → 6, 1, 0, 50, 64.
@@ -132,7 +136,6 @@ Conf libfdt1 (1.6.1-4+b1 Debian:12.12/oldstable [amd64])
             "linux-image-6.1.0-50-cloud-amd64",
             "linux-image-6.1.0-13-cloud-amd64",
         ];
-        assert_eq!(newest(names), Some(names[1]));
-        assert_eq!(newest([]), None);
+        assert_eq!(newest_first(names), [names[1], names[2], names[0]]);
     }
 }

@@ -283,31 +283,35 @@ fn would_install(
     }
 }
 
-/// The newest kernel: what the meta package leads to, or if that leads nowhere the highest version there is.
+/// The newest kernel that is there with everything it needs: what the meta package leads to, or if that leads nowhere the highest
+/// version.
 fn choose_kernel(suites: &Suites) -> anyhow::Result<Vec<Package>> {
-    let led = follow(suites, NEWEST_KERNEL)?;
-    if !led.is_empty() {
-        return Ok(led);
+    if let Some(mut led) = follow(suites, NEWEST_KERNEL)? {
+        led.retain(|package| package.name != NEWEST_KERNEL);
+        if !led.is_empty() {
+            return Ok(led);
+        }
     }
     let mut apt = suites.command("apt-cache");
     let names = stdout_of(apt.args(["pkgnames", "linux-image-"]))?;
     let names = names
         .lines()
         .filter(|name| is_of_kernel(name) && *name != NEWEST_KERNEL);
-    let newest = packages::newest(names);
-    let newest = newest.with_context(|| format!("{suites} has no kernel of the cloud flavour"))?;
-    let found = follow(suites, newest)?;
-    let own = show(suites, &[newest.to_owned()])?;
-    Ok(own.into_iter().chain(found).collect())
+    for name in packages::newest_first(names) {
+        if let Some(whole) = follow(suites, name)? {
+            return Ok(whole);
+        }
+    }
+    bail!("{suites} has no whole kernel of the cloud flavour")
 }
 
-/// The packages of a kernel that `name` depends on, near or far; none if one of them is not there.
-fn follow(suites: &Suites, name: &str) -> anyhow::Result<Vec<Package>> {
+/// A package and those of a kernel that it depends on, near or far; nothing if one of them is not there.
+fn follow(suites: &Suites, name: &str) -> anyhow::Result<Option<Vec<Package>>> {
     let mut found: Vec<Package> = Vec::new();
     let mut names = vec![name.to_owned()];
     while let Some(next) = names.pop() {
         let Some(package) = show(suites, &[next])?.into_iter().next() else {
-            return Ok(Vec::new());
+            return Ok(None);
         };
         let depends = package.depends.iter();
         let is_new = |name: &&String| !found.iter().any(|each| each.name == **name);
@@ -317,13 +321,11 @@ fn follow(suites: &Suites, name: &str) -> anyhow::Result<Vec<Package>> {
                 .filter(is_new)
                 .cloned(),
         );
-        if package.name != name {
-            found.push(package);
-        }
+        found.push(package);
     }
     found.sort_by(|a, b| a.name.cmp(&b.name));
     found.dedup_by(|a, b| a.name == b.name);
-    Ok(found)
+    Ok(Some(found))
 }
 
 /// Kernels are split over several packages since 7.0: image, binary, modules, base.
