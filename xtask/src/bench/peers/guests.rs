@@ -16,7 +16,7 @@ use crate::{
 pub(super) const MEMORY: u32 = 1024;
 /// A guest that says nothing for so long lives no more: it speaks every two seconds of its own time.
 const SILENCE: Duration = Duration::from_mins(3);
-/// Guests that die before their first run are not tried for ever.
+/// Guests in a row that come to the end of no run: more are not tried, for they would not either.
 const TRIES: usize = 3;
 /// Noted of a run that was made again.
 const AGAIN: &str = "made again: the emulator failed in it the first time";
@@ -32,12 +32,14 @@ pub(super) struct Results {
     pub(super) failed: Vec<(usize, String)>,
     /// Guests that were used.
     pub(super) guests: usize,
+    /// Workers that have ended with runs left, because their guests came to the end of none.
+    gave_up: usize,
 }
 
 /// Runs everything, in so many guests side by side: each takes one processor of the host.
 ///
 /// # Errors
-/// When no guest comes as far as its first run.
+/// When QEMU cannot be started, or no guest of anybody comes to the end of a run.
 pub(super) fn run(
     (depot, disk): (&Depot, &Path),
     runs: &[Run],
@@ -45,7 +47,9 @@ pub(super) fn run(
 ) -> anyhow::Result<Results> {
     let part = |worker: usize| -> anyhow::Result<Results> {
         let own = runs.iter().skip(worker).step_by(beside);
-        in_turn((depot, disk, worker), own.copied().collect(), most)
+        in_turn(own.copied().collect(), most, |turn, spare| {
+            turn.one((depot, disk, worker), spare)
+        })
     };
     thread::scope(|scope| {
         let workers: Vec<_> = (0..beside)
@@ -57,7 +61,7 @@ pub(super) fn run(
             all.add(found.map_err(|_| anyhow::anyhow!("a guest's thread panicked"))??);
         }
         all.found.sort_by_key(|found| found.number);
-        Ok(all)
+        all.unless_nothing()
     })
 }
 
@@ -68,14 +72,26 @@ impl Results {
         self.found.extend(other.found);
         self.failed.extend(other.failed);
         self.guests += other.guests;
+        self.gave_up += other.gave_up;
+    }
+
+    /// Runs that nobody began miss their figure, so what there is beside them is kept; where there is nothing, guests cannot be
+    /// had here.
+    fn unless_nothing(self) -> anyhow::Result<Self> {
+        let is_nothing = self.found.is_empty() && self.failed.is_empty();
+        anyhow::ensure!(
+            self.gave_up == 0 || !is_nothing,
+            "{TRIES} guests in a row died before a run of theirs had ended, and nobody's came further"
+        );
+        Ok(self)
     }
 }
 
 /// One guest after the other.
 fn in_turn(
-    host: (&Depot, &Path, usize),
     left: Vec<Run>,
     most: Duration,
+    mut one: impl FnMut(&mut Turn, Duration) -> anyhow::Result<()>,
 ) -> anyhow::Result<Results> {
     let began = Instant::now();
     let mut turn = Turn {
@@ -83,7 +99,15 @@ fn in_turn(
         ..Turn::default()
     };
     let mut useless = 0;
-    while !turn.left.is_empty() && useless < TRIES {
+    while !turn.left.is_empty() {
+        if useless == TRIES {
+            println!(
+                "{TRIES} guests in a row died before a run of theirs had ended: {} runs are left, and not begun",
+                turn.left.len()
+            );
+            turn.results.gave_up = 1;
+            break;
+        }
         let spare = most.saturating_sub(began.elapsed());
         if spare.is_zero() {
             println!("the time is over with {} runs left", turn.left.len());
@@ -91,17 +115,13 @@ fn in_turn(
         }
         turn.results.guests += 1;
         let before = turn.progress();
-        turn.one(host, spare)?;
+        one(&mut turn, spare)?;
         useless = if turn.progress() == before {
             useless + 1
         } else {
             0
         };
     }
-    anyhow::ensure!(
-        useless < TRIES,
-        "{TRIES} guests died before a run of theirs had ended"
-    );
     Ok(turn.results)
 }
 
@@ -246,14 +266,59 @@ mod tests {
         *,
     };
 
-    #[test]
-    fn a_run_in_which_the_emulator_fails_is_made_again_once_and_is_nobodys_loss() {
-        let run = |number| Run {
+    fn run(number: usize) -> Run {
+        Run {
             number,
             contender: Contender::Earlyoom,
             workload: Workload::Anon(100),
             seed: 0,
+        }
+    }
+
+    /// Of a worker with three runs, whose guests judge one each until so many have, and then die at once.
+    fn worker(useful: usize) -> Results {
+        let hour = Duration::from_hours(1);
+        let guest = |turn: &mut Turn, _: Duration| {
+            let number = turn.results.found.len();
+            if number < useful {
+                turn.take(Found::of(&run(number)));
+            }
+            Ok(())
         };
+        in_turn(vec![run(0), run(1), run(2)], hour, guest).unwrap()
+    }
+
+    #[test]
+    fn guests_that_die_at_once_cost_what_is_left_and_not_what_was_judged() {
+        for (useful, guests, gave_up) in [(1, 4, 1), (2, 5, 1), (3, 3, 0)] {
+            let results = worker(useful).unless_nothing().unwrap();
+            let shown = (results.found.len(), results.guests, results.gave_up);
+            assert_eq!(shown, (useful, guests, gave_up));
+        }
+    }
+
+    #[test]
+    fn only_where_nobody_came_to_the_end_of_a_run_is_there_nothing_to_compare() {
+        let both = |useful: [usize; 2]| {
+            let mut all = Results::default();
+            for useful in useful {
+                all.add(worker(useful));
+            }
+            all.unless_nothing()
+        };
+        assert_eq!(both([0, 2]).unwrap().found.len(), 2);
+        assert_eq!(both([3, 0]).unwrap().found.len(), 3);
+        let error = both([0, 0]).unwrap_err().to_string();
+        assert!(error.contains("nobody's came further"), "{error}");
+        let failed = Results {
+            failed: vec![(0, "why".to_owned())],
+            ..worker(0)
+        };
+        assert!(failed.unless_nothing().is_ok(), "a guest came to its runs");
+    }
+
+    #[test]
+    fn a_run_in_which_the_emulator_fails_is_made_again_once_and_is_nobodys_loss() {
         let crash = || End::Emulator("QEMU: signal: 9 (SIGKILL)".to_owned());
         let mut turn = Turn {
             left: vec![run(0), run(1), run(2)],
@@ -280,12 +345,7 @@ mod tests {
 
     #[test]
     fn a_guest_that_falls_silent_or_restarts_is_lost_by_whoever_ran_there() {
-        let run = Run {
-            number: 7,
-            contender: Contender::Earlyoom,
-            workload: Workload::Anon(100),
-            seed: 0,
-        };
+        let run = run(7);
         for (end, is_finished, is_lost) in [
             (
                 End::Died("silent for 180s\n    last words".to_owned()),

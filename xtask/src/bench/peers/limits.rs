@@ -3,7 +3,7 @@ use super::{
     contender::Contender,
     report::{Host, Report, delays},
     tables,
-    wire::Found,
+    wire::{Found, Run},
     workload::Workload,
 };
 use crate::bench::{
@@ -11,17 +11,54 @@ use crate::bench::{
     stats,
 };
 
-/// The figures that must be reached, of all that was run.
+/// The figures that must be reached, of all that was run. Only those of which something was planned; one of these that has no
+/// value is missed.
 pub(super) fn of(report: &Report) -> Vec<Limit> {
-    let mut limits = match report.guests.planned {
-        0 => Vec::new(),
-        _ => guest_limits(report),
-    };
+    let mut limits = guest_limits(report);
     limits.extend(report.host.as_ref().map_or_else(Vec::new, host_limits));
     limits
 }
 
+/// Whether any figure would be held of such runs in guests: all of them are Brink's, alone or beside a peer's.
+pub(super) fn is_any_planned(plan: &[Run]) -> bool {
+    plan.iter().any(|run| run.contender == Contender::Brink)
+}
+
 fn guest_limits(report: &Report) -> Vec<Limit> {
+    let plan = report.guests.plan.iter();
+    let planned: Vec<&Run> = plan
+        .filter(|run| run.contender == Contender::Brink)
+        .collect();
+    let quiet = planned.iter().filter(|run| run.workload.is_quiet()).count();
+    let mut limits = Vec::new();
+    if !planned.is_empty() {
+        let own = report.guests.runs.iter();
+        let judged = own.filter(|run| run.contender == Contender::Brink.word());
+        let judged = judged.filter(|run| !run.shows_nothing()).count();
+        limits.push(limit(
+            "guests: planned runs of Brink that were judged",
+            "%",
+            Must::AtLeast(100.0),
+            Some(percent(judged, planned.len())),
+        ));
+    }
+    if quiet < planned.len() {
+        limits.extend(loud_limits(report));
+    }
+    if quiet > 0 {
+        limits.push(quiet_limit(report));
+    }
+    let is_peer = |peer: &Contender| {
+        !matches!(peer, Contender::Brink | Contender::Nothing) && is_compared(report, *peer)
+    };
+    let peers = Contender::ALL.into_iter().filter(is_peer);
+    // One that was to run and of which nothing was judged has no ratio, and misses its figure.
+    limits.extend(peers.map(|peer| peer_limit(report, peer)));
+    limits
+}
+
+/// Of Brink's runs under loads that have to be answered.
+fn loud_limits(report: &Report) -> [Limit; 3] {
     let runs: Vec<&Found> = report.loud(Contender::Brink).collect();
     let of_all = |count: usize| (!runs.is_empty()).then(|| percent(count, runs.len()));
     let lost = runs.iter().filter(|run| run.is_lost()).count();
@@ -29,24 +66,8 @@ fn guest_limits(report: &Report) -> Vec<Limit> {
         .iter()
         .filter(|run| run.right_first == Some(true) && run.wrong + run.oom_victims == 0)
         .count();
-    let quiet: Vec<&Found> = report.quiet(Contender::Brink).collect();
-    let disturbed = quiet.iter().filter(|run| run.is_disturbed()).count();
-    let disturbed = (!quiet.is_empty()).then(|| percent(disturbed, quiet.len()));
-    let planned: usize = Workload::FULL
-        .map(|load| report.planned(Contender::Brink, load))
-        .iter()
-        .sum();
-    let own = report.guests.runs.iter();
-    let judged = own.filter(|run| run.contender == Contender::Brink.word());
-    let judged = judged.filter(|run| !run.shows_nothing()).count();
     let premature = runs.iter().filter(|run| run.is_premature()).count();
-    let mut limits = vec![
-        limit(
-            "guests: planned runs of Brink that were judged",
-            "%",
-            Must::AtLeast(100.0),
-            (planned > 0).then(|| percent(judged, planned)),
-        ),
+    [
         limit(
             "guests: runs in which the kernel came first",
             "%",
@@ -65,20 +86,28 @@ fn guest_limits(report: &Report) -> Vec<Limit> {
             Must::AtMost(0.0),
             of_all(premature),
         ),
-        limit(
-            "guests: quiet runs with a kill, or a lock-up",
-            "%",
-            Must::AtMost(0.0),
-            disturbed,
-        ),
-    ];
-    let is_peer = |peer: &Contender| {
-        !matches!(peer, Contender::Brink | Contender::Nothing) && report.is_planned(*peer)
+    ]
+}
+
+/// Of its runs under loads that nobody may answer.
+fn quiet_limit(report: &Report) -> Limit {
+    let runs: Vec<&Found> = report.quiet(Contender::Brink).collect();
+    let disturbed = runs.iter().filter(|run| run.is_disturbed()).count();
+    limit(
+        "guests: quiet runs with a kill, or a lock-up",
+        "%",
+        Must::AtMost(0.0),
+        (!runs.is_empty()).then(|| percent(disturbed, runs.len())),
+    )
+}
+
+/// Whether Brink and a peer were to answer a load that is the same.
+fn is_compared(report: &Report, peer: Contender) -> bool {
+    let is_both = |load: Workload| {
+        let both = [Contender::Brink, peer];
+        !load.is_quiet() && both.iter().all(|each| report.planned(*each, load) > 0)
     };
-    let peers = Contender::ALL.into_iter().filter(is_peer);
-    // One that was to run and of which nothing was judged has no ratio, and misses its figure.
-    limits.extend(peers.map(|peer| peer_limit(report, peer)));
-    limits
+    Workload::FULL.into_iter().any(is_both)
 }
 
 /// How Brink's slowest answer to a load stands to a peer's: the p99 of both, which is the worst of fewer than a hundred.
@@ -216,7 +245,10 @@ fn percent(count: usize, all: usize) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::tests::{host, report, run, trial};
+    use super::super::{
+        plan::Form,
+        report::tests::{host, report, run, trial},
+    };
     use super::*;
 
     const ANON: Workload = Workload::Anon(100);
@@ -342,6 +374,38 @@ mod tests {
         );
         assert_eq!(missed(4, &[2]), [PEER], "nothing of the peer");
         assert_eq!(missed(2, &[]), [JUDGED, PEER]);
+    }
+
+    #[test]
+    fn a_figure_is_held_where_something_of_it_was_planned_and_is_missed_without_a_value() {
+        const JUDGED: &str = "guests: planned runs of Brink that were judged";
+        const LOUD: [&str; 3] = [
+            "guests: runs in which the kernel came first",
+            "guests: runs in which the right pod went and nobody else",
+            "guests: runs in which Brink acted without a reason by any figure",
+        ];
+        const QUIET: &str = "guests: quiet runs with a kill, or a lock-up";
+        const PEER: &str =
+            "guests: slowest answer of Brink by that of earlyoom, largest of 0 of 1 loads";
+        let held = |words: &[&str]| -> Vec<String> {
+            let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+            let plan = Form::whole(false).named(&words).unwrap().plan(1);
+            let is_any = is_any_planned(&plan);
+            let mut report = report(Vec::new());
+            report.guests.planned = plan.len();
+            report.guests.plan = plan;
+            let limits = of(&report);
+            assert_eq!(is_any, !limits.is_empty(), "{words:?}");
+            assert!(limits.iter().all(Limit::is_missed), "{limits:?}");
+            limits.into_iter().map(|limit| limit.name).collect()
+        };
+        let loud = [&[JUDGED][..], &LOUD].concat();
+        let compared = [&loud[..], &[PEER]].concat();
+        assert_eq!(held(&["earlyoom"]), [""; 0], "nothing of Brink");
+        assert_eq!(held(&["alone", "idle"]), [""; 0], "nothing at all");
+        assert_eq!(held(&["brink", "bomb"]), loud);
+        assert_eq!(held(&["brink", "earlyoom", "bomb"]), compared);
+        assert_eq!(held(&["idle"]), [JUDGED, QUIET], "nothing to answer");
     }
 
     #[test]

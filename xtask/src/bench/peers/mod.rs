@@ -23,6 +23,7 @@ use anyhow::Context as _;
 use self::{
     plan::Form,
     report::{Guests, Host, Report},
+    wire::Run,
 };
 use super::{
     Args,
@@ -53,7 +54,7 @@ const MINUTES: [u64; 2] = [8, 80];
 /// Compares, and writes the raw values and the page.
 ///
 /// # Errors
-/// When the guests or the tools cannot be had.
+/// When the guests or the tools cannot be had, or names leave nothing that could be checked.
 pub fn run(settings: &Settings, args: &Args) -> anyhow::Result<Verdict> {
     let is_machine_alone = args.names == [MACHINE];
     let form = Form::whole(settings.short);
@@ -67,6 +68,13 @@ pub fn run(settings: &Settings, args: &Args) -> anyhow::Result<Verdict> {
     anyhow::ensure!(
         is_root || !(args.publish || args.check && is_with_machine),
         "needs root: what is to be published or checked has this machine in it"
+    );
+    let plan = form.plan(settings.seed);
+    // Nothing is missed where nothing is held, and that would look like a pass.
+    anyhow::ensure!(
+        !args.check || is_with_machine || limits::is_any_planned(&plan),
+        "`--check` holds Brink to its figures, and these names leave no run of it: {}; name Brink too, or leave `--check` out",
+        args.names.join(", ")
     );
     // What cannot be kept afterwards is told before.
     let when = args.publish.then(When::now).transpose()?;
@@ -85,7 +93,7 @@ pub fn run(settings: &Settings, args: &Args) -> anyhow::Result<Verdict> {
     let guests = if is_machine_alone {
         Guests::default()
     } else {
-        in_guests((settings, args), &form, (&depot, peers))?
+        in_guests((settings, args), plan, (&depot, peers))?
     };
     let versions = peers.versions.clone();
     let mut report = Report::new((settings.seed, settings.short), versions, guests, host);
@@ -140,11 +148,10 @@ fn on_host(settings: &Settings, peers: &Peers) -> anyhow::Result<Option<Host>> {
 
 fn in_guests(
     (settings, args): (&Settings, &Args),
-    form: &Form,
+    plan: Vec<Run>,
     (depot, peers): (&Depot, &Peers),
 ) -> anyhow::Result<Guests> {
     let disk = disk::write(depot, peers)?;
-    let plan = form.plan(settings.seed);
     let [short, full] = MINUTES;
     let usual = if settings.short { short } else { full };
     let most = Duration::from_mins(args.minutes.unwrap_or(usual));

@@ -13,12 +13,12 @@ use std::{
     collections::BTreeMap,
     ffi::CStr,
     fs,
-    path::{Path, PathBuf},
+    path::Path,
     thread::{self, sleep},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use brink_host::cgroup::Layout;
 use rustix::{
     mount::{MountFlags, mount, mount_bind},
@@ -28,13 +28,11 @@ use rustix::{
 use self::pods::Pods;
 use super::judge::Judge;
 use super::wire::{DISK, Found, JOB, Job, Line, Run, line};
-use crate::{Verdict, bench::machine::Machine};
+use crate::{Verdict, bench::machine::Machine, vm::disk};
 
 /// The truth's period, of which its sampler takes a hundredth.
 const PERIOD: Duration = Duration::from_micros(200);
 const FILES: u64 = 1 << 17;
-/// Longest wait for a disk: its controller is looked for while we run already.
-const DISK_DEADLINE: Duration = Duration::from_mins(1);
 
 /// What all runs share.
 struct Ground {
@@ -120,7 +118,7 @@ fn tell(what: &Line) -> anyhow::Result<()> {
 /// Mounts the disk with the tools, and gives them what they look for.
 fn make_ready() -> anyhow::Result<()> {
     fs::create_dir_all(tool::DISK)?;
-    let device = disk()?;
+    let device = disk::by_serial(DISK)?;
     let nothing: Option<&CStr> = None;
     mount(&device, tool::DISK, "ext4", MountFlags::empty(), nothing)
         .with_context(|| format!("mounting {}", device.display()))?;
@@ -136,20 +134,4 @@ fn make_ready() -> anyhow::Result<()> {
         fs::create_dir_all(format!("{}/{folder}", tool::DISK))?;
     }
     tool::prepare()
-}
-
-/// The disk with the tools, by its serial number.
-fn disk() -> anyhow::Result<PathBuf> {
-    let began = Instant::now();
-    while began.elapsed() < DISK_DEADLINE {
-        for entry in fs::read_dir("/sys/block").context("/sys/block")?.flatten() {
-            let device = Path::new("/dev").join(entry.file_name());
-            let serial = fs::read_to_string(entry.path().join("device/serial")).unwrap_or_default();
-            if serial.trim() == DISK && device.exists() {
-                return Ok(device);
-            }
-        }
-        sleep(Duration::from_millis(50));
-    }
-    bail!("no disk with the serial number `{DISK}`");
 }

@@ -1,6 +1,5 @@
 //! A contender as users run it: its own program, its own configuration, in a group of its own that is charged what it costs.
 use std::{
-    fmt::Write as _,
     fs::{self, File},
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
@@ -9,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use brink::control::{
     client::ask,
     protocol::{Answer, Question},
@@ -312,25 +311,42 @@ fn brink_config() -> String {
     )
 }
 
-/// The one that comes with it, with our limit: SIGTERM below it and SIGKILL below half of it, as earlyoom does.
+/// The one that comes with it, with our limit.
 fn nohang_config() -> anyhow::Result<String> {
     let path = format!("{DISK}/usr/share/nohang/nohang.conf");
     let text = fs::read_to_string(&path).with_context(|| path.clone())?;
-    let mut config = String::new();
-    for line in text.lines() {
-        let key = line.split('=').next().unwrap_or_default().trim();
-        let value = match key {
-            "soft_threshold_min_mem" => Some(LIMIT / MIB),
-            "hard_threshold_min_mem" => Some(LIMIT / MIB / 2),
-            _ => None,
-        };
-        // Writing to a `String` cannot fail.
-        let _written = match value {
-            Some(mebibytes) => writeln!(config, "{key} = {mebibytes} M"),
-            None => writeln!(config, "{line}"),
-        };
+    with_limits(&text).context(path)
+}
+
+/// SIGTERM below the limit and SIGKILL below half of it, as earlyoom does. A file that names them otherwise would leave nohang
+/// at limits of its own, and the comparison would not show it.
+fn with_limits(text: &str) -> anyhow::Result<String> {
+    let limits = [
+        ("soft_threshold_min_mem", LIMIT / MIB),
+        ("hard_threshold_min_mem", LIMIT / MIB / 2),
+    ];
+    for (name, _) in limits {
+        let times = text.lines().filter(|line| key_of(line) == Some(name));
+        let times = times.count();
+        ensure!(
+            times == 1,
+            "`{name}` is set {times} times and not once, so nohang cannot be told our limit"
+        );
     }
-    Ok(config)
+    let line = |line: &str| {
+        let mut limits = limits.iter();
+        match limits.find(|(name, _)| key_of(line) == Some(*name)) {
+            Some((name, mebibytes)) => format!("{name} = {mebibytes} M\n"),
+            None => format!("{line}\n"),
+        }
+    };
+    Ok(text.lines().map(line).collect())
+}
+
+/// What a line of that file sets.
+fn key_of(line: &str) -> Option<&str> {
+    let (key, _) = line.split_once('=')?;
+    Some(key.trim())
 }
 
 /// What the pods may be charged before they leave less than the limit, at once, and the largest part above a pod's
@@ -364,5 +380,38 @@ impl Terms {
             total: info.total,
             phase,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nohang_gets_our_limits_and_keeps_the_rest_of_its_file() {
+        let text = "## soft_threshold_min_mem: see below\nsoft_threshold_min_mem = 5 %\n\n\
+                    soft_threshold_min_swap = 10 %\n  hard_threshold_min_mem=2 %\n";
+        let told = "## soft_threshold_min_mem: see below\nsoft_threshold_min_mem = 100 M\n\n\
+                    soft_threshold_min_swap = 10 %\nhard_threshold_min_mem = 50 M\n";
+        assert_eq!(with_limits(text).unwrap(), told);
+    }
+
+    #[test]
+    fn a_file_that_does_not_set_each_limit_once_is_refused() {
+        const SOFT: &str = "soft_threshold_min_mem = 5 %\n";
+        const HARD: &str = "hard_threshold_min_mem = 2 %\n";
+        for (text, name, times) in [
+            (format!("{SOFT}# {HARD}"), "hard_threshold_min_mem", 0),
+            (
+                format!("{HARD}soft_min_mem = 5 %\n"),
+                "soft_threshold_min_mem",
+                0,
+            ),
+            (format!("{SOFT}{HARD}{SOFT}"), "soft_threshold_min_mem", 2),
+        ] {
+            let error = with_limits(&text).unwrap_err().to_string();
+            let said = format!("`{name}` is set {times} times");
+            assert!(error.contains(&said), "{text}: {error}");
+        }
     }
 }

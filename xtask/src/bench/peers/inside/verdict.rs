@@ -73,8 +73,8 @@ fn count_victims(evidence: &Evidence<'_>, theirs: impl Fn(&&Shot) -> bool, found
     found.oom_bystanders = of_kernel.filter(|shot| stranger(shot).is_some()).count();
 }
 
-/// Whether a run can be judged: somebody acted, rightly or not; or its load came to the limit by anybody's figure; or a
-/// quiet one did what it is there for.
+/// Whether a run can be judged: somebody acted, rightly or not; or its load came to the limit by one of three figures, which are
+/// the tool's own signal, headroom and `MemAvailable`; or a quiet one did what it is there for.
 pub(super) fn has_shown(found: &Found, shots: &[Shot]) -> bool {
     let has_come = if found.quiet {
         found.has_worked()
