@@ -21,8 +21,8 @@ use crate::{
 /// Options of `cargo xtask ci`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
-    /// Also what takes too long for every change: libFuzzer, the tests that are marked slow, all tests in guests, and the full
-    /// form of benchmarks and comparison
+    /// Also what takes too long for every change: libFuzzer, the tests that are marked slow, all tests in guests with cgroup v2,
+    /// and the full form of benchmarks and comparison
     #[arg(long)]
     full: bool,
     /// Run only this step (may be given several times)
