@@ -61,6 +61,8 @@ impl Capability {
     pub const KILL: Self = Self(5);
     /// Files of other users.
     pub const DAC_OVERRIDE: Self = Self(1);
+    /// `CAP_DAC_READ_SEARCH`: reads any file.
+    pub const DAC_READ_SEARCH: Self = Self(2);
     /// Locked memory above the resource limit.
     pub const IPC_LOCK: Self = Self(14);
     /// Reading the memory layout and links of other users' processes.
@@ -101,6 +103,13 @@ impl CapabilitySet {
         (0..64)
             .map(Capability)
             .filter(move |capability| self.has(*capability))
+    }
+}
+
+impl FromIterator<Capability> for CapabilitySet {
+    fn from_iter<I: IntoIterator<Item = Capability>>(all: I) -> Self {
+        let bits = all.into_iter().map(|capability| 1 << capability.0);
+        Self(bits.fold(0, |set, bit: u64| set | bit))
     }
 }
 

@@ -43,21 +43,41 @@ pub(super) fn obtain(process: &Process, missing: &[Capability]) -> (Vec<Step>, S
     (steps, container)
 }
 
-/// What helps where this process was denied a file: to be root, by this step, or for root what keeps it from root's rights.
-pub(super) fn past_denial(process: &Process, as_root: Step) -> Step {
-    const NEEDED: Capability = Capability::DAC_OVERRIDE;
+/// What this process was denied of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Denied {
+    /// To read it.
+    Reading,
+    /// To write to it, or to connect to it.
+    Writing,
+}
+
+impl Denied {
+    /// The capabilities of which one is enough, the least first.
+    const fn needed(self) -> &'static [Capability] {
+        match self {
+            Self::Reading => &[Capability::DAC_READ_SEARCH, Capability::DAC_OVERRIDE],
+            Self::Writing => &[Capability::DAC_OVERRIDE],
+        }
+    }
+}
+
+/// What helps against that: to be root, by this step, or for root what keeps it from root's rights.
+pub(super) fn past_denial(process: &Process, denied: Denied, as_root: Step) -> Step {
+    let needed = denied.needed();
     if process.user != 0 {
         return as_root;
     }
     let held = process.capabilities.as_ref();
     if process.namespaces.user == Ok(false) {
         Step::words(
-            "run it outside of its user namespace (hostUsers: true), in which root has no right over the machine's files",
+            "run it outside of its user namespace, in which root has no right over the machine's files (see rights.namespaces)",
         )
-    } else if held.is_ok_and(|held| !held.effective.has(NEEDED)) {
+    } else if held.is_ok_and(|held| !needed.iter().any(|one| held.effective.has(*one))) {
         Step::words(format!(
-            "give it {NEEDED}, without which root has no right over files of others (`brink doctor` says how: \
-             rights.capabilities)"
+            "give it {}, without which root has no right over files of others (`brink doctor` says how: \
+             rights.capabilities)",
+            needed[0]
         ))
     } else {
         Step::words(
@@ -115,27 +135,39 @@ mod tests {
     #[test]
     fn root_is_told_what_keeps_it_from_roots_rights_and_nobody_else_is() {
         let as_root = Step::with_command("look as root", "sudo brink doctor");
-        let check = |user, none: bool, namespace: bool, expected: &str| {
+        let check = |user, held: Option<&[Capability]>, is_machines: bool, expected: [&str; 2]| {
             let mut process = Process::read(Path::new("/nonexistent"));
             process.user = user;
-            process.namespaces.user = Ok(namespace);
-            if none {
+            process.namespaces.user = Ok(is_machines);
+            if let Some(held) = held {
                 process.capabilities = Ok(Capabilities {
-                    effective: CapabilitySet::default(),
+                    effective: held.iter().copied().collect(),
                     bounding: CapabilitySet::default(),
                 });
             }
-            let step = past_denial(&process, as_root.clone());
-            assert!(step.text.contains(expected), "{step:?}");
-            assert_eq!(step == as_root, user != 0, "{step:?}");
-            assert_eq!(step.text.contains("as root"), user != 0, "{step:?}");
+            for (denied, words) in [Denied::Reading, Denied::Writing].into_iter().zip(expected) {
+                let step = past_denial(&process, denied, as_root.clone());
+                assert!(step.text.contains(words), "{step:?}");
+                assert_eq!(step == as_root, user != 0, "{step:?}");
+                assert_eq!(step.text.contains("as root"), user != 0, "{step:?}");
+            }
         };
-        check(1000, true, true, "look as root");
-        check(1000, false, false, "look as root");
-        check(0, true, true, "CAP_DAC_OVERRIDE");
-        check(0, true, false, "user namespace");
+        let nothing: Option<&[Capability]> = Some(&[]);
+        check(1000, nothing, true, ["look as root"; 2]);
+        check(1000, None, false, ["look as root"; 2]);
+        check(
+            0,
+            nothing,
+            true,
+            ["CAP_DAC_READ_SEARCH", "CAP_DAC_OVERRIDE"],
+        );
+        check(0, nothing, false, ["user namespace"; 2]);
+        let reads = Some(&[Capability::DAC_READ_SEARCH][..]);
+        check(0, reads, true, ["security module", "CAP_DAC_OVERRIDE"]);
         // It has the right, or nobody knows what it has.
-        check(0, false, true, "security module");
+        let all = Some(&[Capability::DAC_OVERRIDE][..]);
+        check(0, all, true, ["security module"; 2]);
+        check(0, None, true, ["security module"; 2]);
     }
 
     #[test]

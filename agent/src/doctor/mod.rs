@@ -33,10 +33,10 @@ pub fn rights(mode: RunMode) -> Check {
     checks::capabilities(&Process::read(Path::new("/")), mode)
 }
 
-/// What helps where this process was denied a file: to be root, in these words, or for root what keeps it from root's rights.
+/// What helps where this process was denied to write a file: to be root, in these words, or for root what keeps it from root's rights.
 pub fn past_denial(as_root: &str) -> String {
     let process = Process::read(Path::new("/"));
-    advice::past_denial(&process, Step::words(as_root)).text
+    advice::past_denial(&process, advice::Denied::Writing, Step::words(as_root)).text
 }
 
 /// Looks at this machine, with everything that can be tried.

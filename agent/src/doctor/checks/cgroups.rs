@@ -191,7 +191,7 @@ fn kill(facts: &Facts) -> Check {
         Some(false) => SUBJECT
             .warning("this kernel has no cgroup.kill")
             .follows("processes are signalled one by one until the group is empty")
-            .next("run a kernel of 5.14 or newer, which has it"),
+            .next("run a kernel of 5.15 or newer, the oldest that Brink is built for"),
         None => SUBJECT.unknown("no v2 group to look at"),
     }
 }
@@ -232,7 +232,9 @@ fn of_kubelet(group: &Named, others: &[String]) -> Check {
         return PODS
             .warning(format!("{path}, the kubelet's: {why}"))
             .follows("allocatableMemory.available is not measured")
-            .next("hand the memory controller on to it (see cgroups.memory), or name another group: podsCgroup");
+            .next(
+                "if memory.signals is well, hand the memory controller on to it (see cgroups.memory), or name another group: podsCgroup",
+            );
     }
     if others.is_empty() {
         return PODS.ok(format!("{path}, the kubelet's, as podsCgroup names none"));

@@ -1,7 +1,7 @@
 //! Whether thresholds on disks can be met here, and what goes before pods do.
 
 use crate::config::ReclaimPolicy;
-use crate::doctor::advice::past_denial;
+use crate::doctor::advice::{Denied, past_denial};
 use crate::doctor::check::{Check, State, Step, Subject};
 use crate::doctor::facts::Facts;
 use crate::doctor::facts::disks::{Disks, Found};
@@ -148,6 +148,7 @@ fn remedy(fault: Option<&str>, process: &Process) -> Step {
         ),
         Some("denied") => past_denial(
             process,
+            Denied::Writing,
             Step::words("ask as root: the socket is usually root's alone"),
         ),
         Some("hung") => Step::words("is the runtime well? it is there, and does not answer"),

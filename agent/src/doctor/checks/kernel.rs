@@ -6,7 +6,7 @@ use brink_host::probe::layout::Need;
 use brink_host::probe::programs::{PROGRAMS, Program};
 
 use super::count;
-use crate::doctor::advice::past_denial;
+use crate::doctor::advice::{Denied, past_denial};
 use crate::doctor::check::{Check, Step, Subject};
 use crate::doctor::facts::Facts;
 use crate::record::text::unsigned;
@@ -14,7 +14,7 @@ use crate::record::text::unsigned;
 /// The oldest kernel Brink is built for.
 const OLDEST: (u32, u32) = (5, 15);
 /// Series on which the tests run: all but 6.18 in guests.
-const TESTED: [(u32, u32); 4] = [(6, 1), (6, 12), (6, 18), (7, 2)];
+const TESTED: [(u32, u32); 4] = [(6, 1), (6, 12), (6, 18), (7, 3)];
 
 pub(super) fn checks(facts: &Facts) -> Vec<Check> {
     Vec::from([
@@ -173,7 +173,7 @@ fn tracefs(facts: &Facts) -> Check {
                     "mounted at {mount}, and closed to user {}",
                     facts.process.user
                 ))
-                .steps([past_denial(&facts.process, as_root)])
+                .steps([past_denial(&facts.process, Denied::Reading, as_root)])
         }
         Err(error) => SUBJECT
             .warning(format!("mounted at {mount}; {error}"))
@@ -221,5 +221,26 @@ fn bpf(facts: &Facts) -> Check {
             .run("switch it on", "sudo sysctl net.core.bpf_jit_enable=1"),
         Ok(_) => SUBJECT.ok(format!("on{unprivileged}")),
         Err(why) => SUBJECT.unknown(why.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_series_of_guests_are_those_that_are_published() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/kernels");
+        let mut series: Vec<(u32, u32)> = Vec::from([(6, 18)]);
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+            let found: serde_json::Value = serde_json::from_str(&text).unwrap();
+            let mut numbers = found["kernel"].as_str().unwrap().split('.');
+            let mut number = || numbers.next().unwrap().parse().unwrap();
+            series.push((number(), number()));
+        }
+        series.sort_unstable();
+        series.dedup();
+        assert_eq!(series, TESTED);
     }
 }

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::{coverage, some};
 use crate::config::RunMode;
-use crate::doctor::advice::{past_denial, quoted};
+use crate::doctor::advice::{Denied, past_denial, quoted};
 use crate::doctor::check::{Check, State, Step, Subject, Trouble};
 use crate::doctor::facts::Facts;
 use crate::doctor::facts::kubelet::{self, Files, FilesOrigin, Settings, Unsettled};
@@ -50,7 +50,7 @@ fn unread(facts: &Facts, path: &Path, errno: Errno) -> Check {
     let as_root = Step::words("run it as root");
     let process = &facts.process;
     let closed = match errno {
-        Errno::ACCESS | Errno::PERM => Some(past_denial(process, as_root)),
+        Errno::ACCESS | Errno::PERM => Some(past_denial(process, Denied::Reading, as_root)),
         // Root finds it by way of the kubelet's process.
         _ => (process.user != 0).then_some(as_root),
     };

@@ -87,7 +87,8 @@ fn of_family(facts: &Facts, family: Family, subject: Subject, lost: &str) -> Che
         Some((_, Absence::NoTypes(_) | Absence::NoMember(_))) => trouble.next("see kernel.btf"),
         _ if facts.process.namespaces.user == Ok(false) => trouble.next("see rights.namespaces"),
         _ => trouble.next(
-            "look for a seccomp filter or a security module that forbids bpf(); report it with the kernel's release if there is none",
+            "if kernel.machine and kernel.release are well, look for a seccomp filter or a security module that forbids bpf(); report it with \
+             the kernel's release if there is none",
         ),
     }
 }

@@ -6,7 +6,7 @@ use brink_host::ledger::Found;
 use rustix::io::Errno;
 
 use crate::config::RunMode;
-use crate::doctor::advice::{past_denial, quoted};
+use crate::doctor::advice::{Denied, past_denial, quoted};
 use crate::doctor::check::{Check, State, Step, Subject, Trouble};
 use crate::doctor::facts::Facts;
 use crate::doctor::facts::process::Process;
@@ -65,9 +65,11 @@ fn folder(facts: &Facts) -> Check {
 /// With what would let it be written to, and another place in its stead.
 fn opened(closed: Trouble, why: &Unwritable, process: &Process, elsewhere: &str) -> Check {
     let opens = match why {
-        Unwritable::Refused(_, Errno::ACCESS | Errno::PERM) => {
-            Some(past_denial(process, Step::words("run it as root")))
-        }
+        Unwritable::Refused(_, Errno::ACCESS | Errno::PERM) => Some(past_denial(
+            process,
+            Denied::Writing,
+            Step::words("run it as root"),
+        )),
         Unwritable::Refused(path, Errno::ROFS) => Some(Step::words(format!(
             "mount the file system of {} so that it can be written",
             path.display()
@@ -98,7 +100,7 @@ fn socket(facts: &Facts) -> Check {
             let as_root = Step::with_command("ask as root", "sudo brink status");
             SUBJECT
                 .unknown(format!("{path}: closed to user {}", facts.process.user))
-                .steps([past_denial(&facts.process, as_root)])
+                .steps([past_denial(&facts.process, Denied::Writing, as_root)])
         }
         SocketState::NoSocket => SUBJECT
             .failed(format!("{path}: something else has this name"))

@@ -53,7 +53,8 @@ fn bound(facts: &Facts) -> Check {
             SUBJECT
                 .warning(found)
                 .follows("what cannot be opened is not watched over")
-                .next("hand the memory controller on to groups that lack it (memory in cgroup.subtree_control of the one above)")
+                .next("where it is the memory controller that a group lacks, hand it on: see cgroups.memory")
+                .next("where files run out, see scheduling.open-files")
                 .run("see what runs in the others", "systemd-cgls")
         };
     }

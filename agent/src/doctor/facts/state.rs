@@ -10,7 +10,9 @@ use std::time::Duration;
 use brink_host::clock::BootId;
 use brink_host::ledger::{Found, Ledger};
 use brink_host::lock::holder_of;
-use rustix::fs::{Access, AtFlags, CWD, StatVfsMountFlags, accessat, statfs, statvfs};
+use rustix::fs::{
+    Access, AtFlags, CWD, FileType, StatVfsMountFlags, accessat, stat, statfs, statvfs,
+};
 use rustix::io::Errno;
 
 use super::source::{Known, known};
@@ -319,11 +321,14 @@ fn journal_place(path: &Path) -> Writable {
     if path.is_dir() {
         return Err(Unwritable::Folder(path.to_owned()));
     }
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => {
-            Err(Unwritable::NoFolder(folder.to_owned()))
-        }
-        _ => writable_or_makeable(path),
+    let parent = path.parent();
+    let Some(folder) = parent.filter(|folder| !folder.as_os_str().is_empty()) else {
+        return writable_or_makeable(path);
+    };
+    match stat(folder).map(|found| FileType::from_raw_mode(found.st_mode)) {
+        Ok(FileType::Directory) => writable_or_makeable(path),
+        Ok(_) | Err(Errno::NOENT | Errno::NOTDIR) => Err(Unwritable::NoFolder(folder.to_owned())),
+        Err(errno) => Err(Unwritable::Refused(folder.to_owned(), errno)),
     }
 }
 
@@ -463,6 +468,10 @@ mod tests {
         assert_eq!(place(""), Err(is_folder));
         let no_folder = Unwritable::NoFolder(folder.path().join("none"));
         assert_eq!(place("none/journal"), Err(no_folder));
+        let round = folder.path().join("round");
+        std::os::unix::fs::symlink(&round, &round).unwrap();
+        let refused = Unwritable::Refused(round, Errno::LOOP);
+        assert_eq!(place("round/journal"), Err(refused));
     }
 
     #[test]
