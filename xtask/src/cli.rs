@@ -54,7 +54,7 @@ enum Command {
     Monitoring(monitoring::Args),
     /// Measure, and compare with the figures that must be reached
     Bench(bench::Args),
-    /// Run the entry points of everything that is read from outside under libFuzzer
+    /// Run the entry points of what is read from outside under libFuzzer
     Fuzz(fuzz::Args),
     /// Every check of the project, in the order and with the settings of CI
     Ci(ci::Args),

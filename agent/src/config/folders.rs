@@ -125,13 +125,14 @@ fn named<'a>(tree: &'a Node, root: &Path) -> Vec<Named<'a>> {
     all
 }
 
-/// Control groups lie where the memory controller is mounted; where that is not known, nothing is known of them.
+/// Control groups lie where the memory controller is mounted; where that is not known, or does not show them, nothing is known of them.
 fn groups<'a>(nodes: [Option<&'a Node>; 2], root: &Path, lost: &'static str) -> Vec<Named<'a>> {
     let nodes: Vec<&Node> = nodes.into_iter().flatten().collect();
     if nodes.is_empty() {
         return Vec::new();
     }
-    let Ok(layout) = Layout::detect(root) else {
+    let root = root.to_owned();
+    let Some(Ok(layout)) = asked(move || Layout::detect(&root)) else {
         return Vec::new();
     };
     let memory = layout.hierarchy(Controller::Memory);

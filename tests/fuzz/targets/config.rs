@@ -46,7 +46,8 @@ fn write(folder: &Scratch, files: &Bundle<'_>, bytes: &[u8]) -> Sources {
     for (name, bytes) in files.below("kubelet.d/") {
         folder.write(&format!("kubelet.d/{name}"), bytes);
     }
-    // No input names a file of this machine that is read as a configuration. Whether a folder that one names is there is looked at.
+    // No input names a file of this machine that is read as a configuration. Folders that one names are looked for, and mounts
+    // below its root.
     let names_files = bytes.windows(7).any(|word| word == b"kubelet");
     if names_files || files.get("kubelet").is_some() {
         let kubelet = folder.write("kubelet", files.get("kubelet").unwrap_or_default());
