@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs;
+use std::io;
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -87,10 +88,13 @@ fn look_for(group: &str, layout: &Layout, setting: Named) -> anyhow::Result<()> 
     let Some(folder) = memory.and_then(|hierarchy| hierarchy.folder(group)) else {
         return Ok(());
     };
-    fs::metadata(&folder)
+    let found = fs::metadata(&folder).and_then(|found| {
+        let no_group = || io::Error::from(io::ErrorKind::NotADirectory);
+        found.is_dir().then_some(()).ok_or_else(no_group)
+    });
+    found
         .with_context(|| format!("there is no control group {group}: {}", folder.display()))
-        .context(setting)?;
-    Ok(())
+        .context(setting)
 }
 
 /// Warns where the node is to be the machine, and its groups are mounted in part alone.
@@ -104,5 +108,30 @@ pub fn warn_of_parts(config: &AgentConfig, layout: &Layout) {
             "not all control groups of the machine are mounted: nobody outside of these is watched over, and whoever is in them goes for \
              all that the machine is short of; brink doctor (cgroups.layout) says what to do"
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake;
+
+    #[test]
+    fn a_control_group_is_a_folder_that_is_there() {
+        let machine = tempfile::tempdir().unwrap();
+        let root = machine.path();
+        fake::mount_unified(root);
+        fs::create_dir(root.join("sys/fs/cgroup/there")).unwrap();
+        let layout = Layout::detect(root).unwrap();
+        look_for("/there", &layout, Named::PODS).unwrap();
+        for (group, kind) in [
+            ("/none", io::ErrorKind::NotFound),
+            ("/cgroup.controllers", io::ErrorKind::NotADirectory),
+        ] {
+            let error = look_for(group, &layout, Named::NODE).unwrap_err();
+            assert_eq!(error.downcast_ref::<Named>(), Some(&Named::NODE));
+            let cause = error.root_cause().downcast_ref::<io::Error>();
+            assert_eq!(cause.map(io::Error::kind), Some(kind), "{error:#}");
+        }
     }
 }

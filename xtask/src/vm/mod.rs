@@ -51,7 +51,7 @@ pub struct Args {
     /// Of what is published, run the tests that have failed or of which nothing is known yet, then those whose results are of
     /// other kernel objects than the checked-in ones, or of objects that are not known (all, if there are neither), and begin none
     /// after so many minutes of guests
-    #[arg(long, value_name = "MINUTES", requires = "publish", value_parser = clap::value_parser!(u64).range(1..=600))]
+    #[arg(long, value_name = "MINUTES", requires = "publish", conflicts_with = "short", value_parser = clap::value_parser!(u64).range(1..=600))]
     pub minutes: Option<u64>,
 }
 

@@ -77,7 +77,10 @@ fn opened(closed: Trouble, why: &Unwritable, process: &Process, elsewhere: &str)
         Unwritable::NoFolder(path) => {
             Some(Step::words(format!("make {} a folder", path.display())))
         }
-        Unwritable::Refused(..) | Unwritable::Folder(_) | Unwritable::Nowhere(_) => None,
+        Unwritable::Refused(..)
+        | Unwritable::Folder(_)
+        | Unwritable::NoFile(_)
+        | Unwritable::Nowhere(_) => None,
     };
     closed.steps(opens, Step::words(elsewhere))
 }

@@ -66,6 +66,8 @@ pub enum Unwritable {
     NoFolder(PathBuf),
     /// This is to be a file, and is a folder.
     Folder(PathBuf),
+    /// This is to be a file, and is a pipe, a device or a socket.
+    NoFile(PathBuf),
     /// The kernel's answer on this, the nearest part that is there.
     Refused(PathBuf, Errno),
 }
@@ -76,6 +78,7 @@ impl fmt::Display for Unwritable {
             Self::Nowhere(path) => write!(f, "no part of {} is there", path.display()),
             Self::NoFolder(path) => write!(f, "{} is no folder", path.display()),
             Self::Folder(path) => write!(f, "{} is a folder", path.display()),
+            Self::NoFile(path) => write!(f, "{} is no file", path.display()),
             Self::Refused(path, errno) => {
                 write!(f, "{}: {}", path.display(), io::Error::from(*errno))
             }
@@ -318,8 +321,10 @@ fn folder_or_makeable(path: &Path) -> Writable {
 
 /// Whether a journal can be begun here: its folder is not made for it.
 fn journal_place(path: &Path) -> Writable {
-    if path.is_dir() {
-        return Err(Unwritable::Folder(path.to_owned()));
+    match stat(path).map(|found| FileType::from_raw_mode(found.st_mode)) {
+        Ok(FileType::Directory) => return Err(Unwritable::Folder(path.to_owned())),
+        Ok(FileType::RegularFile) | Err(_) => {}
+        Ok(_) => return Err(Unwritable::NoFile(path.to_owned())),
     }
     let parent = path.parent();
     let Some(folder) = parent.filter(|folder| !folder.as_os_str().is_empty()) else {
@@ -355,6 +360,8 @@ fn hooks(config: &AgentConfig) -> Vec<(&'static str, PathBuf, Known<()>)> {
         let path = PathBuf::from(command.as_ref()?.first()?);
         let may = accessat(CWD, &path, Access::EXEC_OK, AtFlags::EACCESS)
             .map_err(|errno| io::Error::from(errno).to_string());
+        let is_file = || path.is_file().then_some(());
+        let may = may.and_then(|()| is_file().ok_or_else(|| "it is no file".to_owned()));
         Some((name, path, may))
     };
     hooks.into_iter().filter_map(program).collect()
@@ -468,6 +475,8 @@ mod tests {
         assert_eq!(place(""), Err(is_folder));
         let no_folder = Unwritable::NoFolder(folder.path().join("none"));
         assert_eq!(place("none/journal"), Err(no_folder));
+        let device = journal_place(Path::new("/dev/null"));
+        assert_eq!(device, Err(Unwritable::NoFile("/dev/null".into())));
         let round = folder.path().join("round");
         std::os::unix::fs::symlink(&round, &round).unwrap();
         let refused = Unwritable::Refused(round, Errno::LOOP);
