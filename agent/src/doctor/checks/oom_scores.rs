@@ -56,14 +56,10 @@ fn judged(facts: &Facts, audit: &Audit) -> Check {
         )
     });
     match of_kubelet {
-        Some(step) if by(|runner| runner != Runner::Kubelet) => {
+        Some(step) if !by(|runner| runner != Runner::Kubelet) => trouble.step(step),
+        of_kubelet => {
             let (first, more) = standalone(facts, audit);
-            trouble.step(step).steps([first]).steps(more)
-        }
-        Some(step) => trouble.step(step),
-        None => {
-            let (first, more) = standalone(facts, audit);
-            trouble.step(first).steps(more)
+            trouble.steps(of_kubelet, first).steps(more)
         }
     }
 }
